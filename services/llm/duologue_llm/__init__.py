@@ -1,0 +1,1 @@
+"""The llm stage: one file a model, its model half only (the shell is `duologue.stage`)."""

@@ -1,0 +1,371 @@
+"""Every message of the bus, defined once: MessagePack arrays, version first (DESIGN §4).
+
+Fields are only ever appended, with a default, so that an older reader skips them and a newer reader fills
+them in.  Tagged types (bodies and control messages) carry their tag before the version.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+WIRE = 1
+"""Major version of the wire; processes of different major versions never claim from each other."""
+LEDGER = 1
+"""Major version of the ledger's layout."""
+MAX_MESSAGE_BYTES = 512 * 1024
+"""A bundle is split here; the server's own limit is 1 MiB."""
+
+Epoch = tuple[int, int]
+"""(root epoch, number), compared lexicographically."""
+
+T = TypeVar("T")
+
+
+class Malformed(ValueError):
+    """Bytes that are not the message that their subject carries."""
+
+
+class Struct(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Base of all messages."""
+
+
+class Tensor(Struct):
+    """An array in C order; `dtype` as numpy spells it with byte order, `"<f8"`."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+    @classmethod
+    def of(cls, array: npt.NDArray[Any]) -> Self:
+        """Raises `ValueError` for arrays of Python objects."""
+        if array.dtype.hasobject:
+            raise ValueError("an array of objects has no place on the bus")
+        little = array.dtype.newbyteorder("<")
+        return cls(little.str, array.shape, np.ascontiguousarray(array, little).tobytes())
+
+    def array(self) -> npt.NDArray[Any]:
+        """The array, read-only (it shares the message's bytes).  Raises `Malformed`."""
+        try:
+            dtype = np.dtype(self.dtype)
+            if dtype.hasobject:
+                raise ValueError(f"dtype {self.dtype}")
+            return np.frombuffer(self.data, dtype).reshape(self.shape)
+        except (ValueError, TypeError) as error:
+            raise Malformed(f"tensor: {error}") from error
+
+
+# ---------------------------------------------------------------- units
+
+
+class Body(Struct, tag=True):
+    """What a unit carries over one edge: named arrays.  No arrays at all is the *marker* of a unit in which
+    there is nothing to say, a listening unit, which leaves as exact zeros."""
+
+    v: int = WIRE
+    tensors: dict[str, Tensor] = {}
+
+    @property
+    def marker(self) -> bool:
+        return not self.tensors
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        return cls(WIRE, {name: Tensor.of(array) for name, array in arrays.items()})
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All arrays, read-only.  Raises `Malformed`."""
+        return {name: tensor.array() for name, tensor in self.tensors.items()}
+
+
+class Audio(Body, tag="audio"):
+    """root → encoder: `pcm` int16 [input samples of a unit]; the marker is silence."""
+
+
+class Features(Body, tag="features"):
+    """encoder → llm."""
+
+
+class Condition(Body, tag="condition"):
+    """llm → talker."""
+
+
+class Codes(Body, tag="codes"):
+    """talker → codec, and talker → llm where a model feeds back."""
+
+
+class Speech(Body, tag="speech"):
+    """codec → root: `pcm` int16 [output samples of a unit]; the marker is exact zeros."""
+
+
+AnyBody = Audio | Features | Condition | Codes | Speech
+
+
+class Envelope(Struct):
+    """One unit on one edge of one session, fenced by itself.
+
+    `epoch` is the sender's and `to` the addressee's.  `records` are the decisions taken in this unit so far,
+    by stage; `text` is what the transcript gains.  `sent` is the sender's wall clock in seconds (telemetry
+    only; nothing is decided by it) and `trace` a W3C traceparent, empty for units that are not traced.
+    """
+
+    v: int
+    sid: str
+    src: str
+    dst: str
+    unit: int
+    epoch: Epoch
+    to: Epoch
+    body: AnyBody
+    records: dict[str, Any] = {}
+    text: str = ""
+    flags: int = 0
+    sent: float = 0.0
+    trace: str = ""
+
+
+SHED = 1
+"""Envelope flag: the root replaced this unit's audio by silence because the input had fallen behind."""
+
+
+class Bundle(Struct):
+    """Units that one process sends to another in one message."""
+
+    v: int
+    sender: str
+    units: list[Envelope]
+
+
+class Ack(Struct):
+    """What the endpoint `to` of `sid` has of the edge `src` → `dst`: all units before `next` are accepted, all
+    before `stepped` used; it takes units before `next` + `credit`, may still ask for units from `horizon` on.
+    `repair` says that units from `next` on were lost and are to be sent again now."""
+
+    sid: str
+    src: str
+    dst: str
+    to: Epoch
+    next: int
+    stepped: int
+    horizon: int
+    credit: int
+    repair: bool = False
+
+
+class Acks(Struct):
+    """Acknowledgements that one process owes to another."""
+
+    v: int
+    sender: str
+    acks: list[Ack]
+
+
+# ---------------------------------------------------------------- routes and claims
+
+
+class Inflow(Struct):
+    """Where an endpoint's input over one edge comes from: `entries` (epoch, from unit) in unit order.
+    `next` is the first unit wanted, for an edge that is new to the endpoint."""
+
+    entries: list[tuple[Epoch, int]]
+    next: int = 0
+
+
+class Outflow(Struct):
+    """One addressee of an endpoint's output over one edge: units `start` ≤ unit < `until` (-1: no end)."""
+
+    address: str
+    epoch: Epoch
+    start: int = 0
+    until: int = -1
+
+
+Told = dict[str, list[tuple[str, Epoch, int]]]
+"""The session's route: stage → (worker's address, epoch, from unit)."""
+
+
+class Wiring(Struct):
+    """An owner's part of the route.  `version` orders wirings; an older one is ignored.  `go` lets it step."""
+
+    version: tuple[int, int]
+    go: bool
+    inflows: dict[str, Inflow]
+    outflows: dict[str, list[Outflow]]
+    told: Told = {}
+
+
+class Start(Struct):
+    """What a stage is opened with: the model's options, the sampling seed, the first unit to be stepped, the
+    first unit of the context, and known records by unit and stage."""
+
+    seed: int
+    options: dict[str, Any] = {}
+    begin: int = 0
+    context_start: int = 0
+    records: dict[int, dict[str, Any]] = {}
+
+
+class Claim(Struct):
+    """Request to `subjects.claims(worker)`: own stage `stage` of `sid` under `epoch`; answered by `Claimed`.
+    Asking again is harmless and tells how far the opening is."""
+
+    v: int
+    ledger: int
+    sid: str
+    stage: str
+    model: str
+    epoch: Epoch
+    root: str
+    start: Start
+    wiring: Wiring
+    resumable: bool = False
+
+
+OPENING, OPEN, FULL, FAILED, GONE, REFUSED = "opening", "open", "full", "failed", "gone", "refused"
+"""States of a `Claimed`: still opening; open; no place; the model could not open it; closed before; other version
+or model."""
+
+
+class Claimed(Struct):
+    v: int
+    sid: str
+    epoch: Epoch
+    state: str
+    message: str = ""
+    root_epoch: int = 0
+
+
+# ---------------------------------------------------------------- control
+
+
+class Control(Struct, tag=True):
+    """Base of the messages on `subjects.control`."""
+
+
+class Route(Control, tag="route"):
+    """root → owner, request; answered by `Routed`."""
+
+    v: int
+    sid: str
+    epoch: Epoch
+    wiring: Wiring
+
+
+class Routed(Control, tag="routed"):
+    """The owner has the wiring `version`; `unit` is the next that it will step.  `known` is false where there
+    is no such owner."""
+
+    v: int
+    sid: str
+    epoch: Epoch
+    version: tuple[int, int]
+    unit: int
+    known: bool = True
+
+
+class Close(Control, tag="close"):
+    """root → owners, notice: give up the place."""
+
+    v: int
+    sid: str
+    epochs: list[Epoch]
+
+
+class Mine(Control, tag="mine"):
+    """owner's worker → root's pod, request: are these still yours?  Answered by `Yours`."""
+
+    v: int
+    sender: str
+    owners: list[tuple[str, Epoch]]
+
+
+class Yours(Control, tag="yours"):
+    """Those that are not, of the owners asked for."""
+
+    v: int
+    no: list[tuple[str, Epoch]]
+
+
+class Failed(Control, tag="failed"):
+    """owner → root, notice: the session's state is lost here (`code` as in `duologue.errors`)."""
+
+    v: int
+    sid: str
+    epoch: Epoch
+    code: str
+    message: str
+
+
+class Drain(Control, tag="drain"):
+    """operator → worker or pod, request: take no more sessions and end when the last one has gone."""
+
+    v: int
+
+
+class Done(Control, tag="done"):
+    """Plain answer to a request."""
+
+    v: int
+    message: str = ""
+
+
+AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done
+
+
+# ---------------------------------------------------------------- liveness
+
+
+class Places(Struct):
+    """Raw free places for one model at a worker, and the sessions that it has."""
+
+    free: int
+    sessions: int
+
+
+class Heartbeat(Struct):
+    """Every 250 ms.  Ages are in seconds, counted in the sender's own loop ticks: `due_age` of the oldest unit
+    that waits to be stepped, `step_age` of the step that runs."""
+
+    v: int
+    ledger: int
+    address: str
+    state: str
+    models: dict[str, Places]
+    due_age: float = 0.0
+    step_age: float = 0.0
+
+
+STARTING, READY, DRAINING = "starting", "ready", "draining"
+"""States of a `Heartbeat`."""
+
+
+class Event(Struct):
+    """Notice about a session for observers."""
+
+    v: int
+    kind: str
+    sid: str
+    detail: dict[str, Any] = {}
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
+
+
+def encode(message: Struct) -> bytes:
+    """MessagePack bytes of any message."""
+    return _encoder.encode(message)
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """The message of type `kind` in `data`.  Raises `Malformed`."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+    try:
+        return decoder.decode(data)  # type: ignore[no-any-return]
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise Malformed(f"{getattr(kind, '__name__', kind)}: {error}") from error

@@ -1,0 +1,75 @@
+"""Every NATS subject of the deployment, each spelled once (DESIGN §4).
+
+An *address* is `<role>.<id>`: `encoder.enc-3f9a…`, `api.pod-77c1…`.  Roles are the four stages and `api`.
+"""
+
+import secrets
+
+ROOT = "duo.v1"
+API = "api"
+
+
+class BadToken(ValueError):
+    """A role, id or session id that can't be one token of a subject."""
+
+
+def token(text: str) -> str:
+    """Returns `text` if it can be one subject token, else raises `BadToken`."""
+    if not text or any(c in ".*> \t\r\n" for c in text):
+        raise BadToken(f"{text!r} can't be part of a subject")
+    return text
+
+
+def new_address(role: str) -> str:
+    """A fresh address; the id is new at every process start, so that no restarted process inherits traffic."""
+    return f"{token(role)}.{role[:3]}-{secrets.token_hex(6)}"
+
+
+def role_of(address: str) -> str:
+    """The role of an address: `encoder`, `llm`, `talker`, `codec` or `api`."""
+    return address.partition(".")[0]
+
+
+def inbox(address: str) -> str:
+    """Bundles of units to `address`; its address again is `address_of`."""
+    return f"{ROOT}.in.{address}"
+
+
+def acks(address: str) -> str:
+    """Acknowledgements and the server's 503 notices to `address`."""
+    return f"{ROOT}.ack.{address}"
+
+
+def claims(address: str) -> str:
+    """Requests that the worker at `address` take a session."""
+    return f"{ROOT}.claim.{address}"
+
+
+def control(address: str) -> str:
+    """Requests and notices of control to `address`."""
+    return f"{ROOT}.ctl.{address}"
+
+
+def heartbeat(address: str) -> str:
+    """Heartbeats of `address`."""
+    return f"{ROOT}.hb.{address}"
+
+
+def heartbeats() -> str:
+    """Heartbeats of everybody (to subscribe to)."""
+    return f"{ROOT}.hb.>"
+
+
+def event(kind: str, sid: str) -> str:
+    """Notices about a session for observers: `opened`, `closed`, …"""
+    return f"{ROOT}.ev.{token(kind)}.{token(sid)}"
+
+
+def everything() -> str:
+    """All of the deployment's traffic (for observers)."""
+    return f"{ROOT}.>"
+
+
+def address_of(subject: str) -> str:
+    """The address that an `in`, `ack`, `claim`, `ctl` or `hb` subject names."""
+    return subject.removeprefix(f"{ROOT}.").partition(".")[2]

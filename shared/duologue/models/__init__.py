@@ -1,0 +1,18 @@
+"""Manifests: a model is one module here and one file in each stage service."""
+
+from duologue.models.manifest import (
+    CHAIN,
+    ROOT,
+    STAGES,
+    BadOption,
+    Edge,
+    Manifest,
+    UnknownModel,
+    manifest,
+    models,
+)
+
+MODELS = ("parrot",)
+"""Ids of the models that this distribution brings; each is a module `duologue.models.<id>` with a `MANIFEST`."""
+
+__all__ = ["CHAIN", "MODELS", "ROOT", "STAGES", "BadOption", "Edge", "Manifest", "UnknownModel", "manifest", "models"]
