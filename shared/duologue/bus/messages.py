@@ -32,7 +32,7 @@ class Struct(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Base of all messages."""
 
 
-class Tensor(Struct):
+class Tensor(Struct, frozen=True):
     """An array in C order; `dtype` as numpy spells it with byte order, `"<f8"`."""
 
     dtype: str
@@ -61,7 +61,7 @@ class Tensor(Struct):
 # ---------------------------------------------------------------- units
 
 
-class Body(Struct, tag=True):
+class Body(Struct, frozen=True, tag=True):
     """What a unit carries over one edge: named arrays.  No arrays at all is the *marker* of a unit in which
     there is nothing to say, a listening unit, which leaves as exact zeros."""
 
@@ -81,30 +81,30 @@ class Body(Struct, tag=True):
         return {name: tensor.array() for name, tensor in self.tensors.items()}
 
 
-class Audio(Body, tag="audio"):
+class Audio(Body, frozen=True, tag="audio"):
     """root → encoder: `pcm` int16 [input samples of a unit]; the marker is silence."""
 
 
-class Features(Body, tag="features"):
+class Features(Body, frozen=True, tag="features"):
     """encoder → llm."""
 
 
-class Condition(Body, tag="condition"):
+class Condition(Body, frozen=True, tag="condition"):
     """llm → talker."""
 
 
-class Codes(Body, tag="codes"):
+class Codes(Body, frozen=True, tag="codes"):
     """talker → codec, and talker → llm where a model feeds back."""
 
 
-class Speech(Body, tag="speech"):
+class Speech(Body, frozen=True, tag="speech"):
     """codec → root: `pcm` int16 [output samples of a unit]; the marker is exact zeros."""
 
 
 AnyBody = Audio | Features | Condition | Codes | Speech
 
 
-class Envelope(Struct):
+class Envelope(Struct, frozen=True):
     """One unit on one edge of one session, fenced by itself.
 
     `epoch` is the sender's and `to` the addressee's.  `records` are the decisions taken in this unit so far,
@@ -131,7 +131,7 @@ SHED = 1
 """Envelope flag: the root replaced this unit's audio by silence because the input had fallen behind."""
 
 
-class Bundle(Struct):
+class Bundle(Struct, frozen=True):
     """Units that one process sends to another in one message."""
 
     v: int
@@ -139,7 +139,7 @@ class Bundle(Struct):
     units: list[Envelope]
 
 
-class Ack(Struct):
+class Ack(Struct, frozen=True):
     """What the endpoint `to` of `sid` has of the edge `src` → `dst`: all units before `next` are accepted, all
     before `stepped` used; it takes units before `next` + `credit`, may still ask for units from `horizon` on.
     `repair` says that units from `next` on were lost and are to be sent again now."""
@@ -155,7 +155,7 @@ class Ack(Struct):
     repair: bool = False
 
 
-class Acks(Struct):
+class Acks(Struct, frozen=True):
     """Acknowledgements that one process owes to another."""
 
     v: int
@@ -166,7 +166,7 @@ class Acks(Struct):
 # ---------------------------------------------------------------- routes and claims
 
 
-class Inflow(Struct):
+class Inflow(Struct, frozen=True):
     """Where an endpoint's input over one edge comes from: `entries` (epoch, from unit) in unit order.
     `next` is the first unit wanted, for an edge that is new to the endpoint."""
 
@@ -174,7 +174,7 @@ class Inflow(Struct):
     next: int = 0
 
 
-class Outflow(Struct):
+class Outflow(Struct, frozen=True):
     """One addressee of an endpoint's output over one edge: units `start` ≤ unit < `until` (-1: no end)."""
 
     address: str
@@ -187,7 +187,7 @@ Told = dict[str, list[tuple[str, Epoch, int]]]
 """The session's route: stage → (worker's address, epoch, from unit)."""
 
 
-class Wiring(Struct):
+class Wiring(Struct, frozen=True):
     """An owner's part of the route.  `version` orders wirings; an older one is ignored.  `go` lets it step."""
 
     version: tuple[int, int]
@@ -197,7 +197,7 @@ class Wiring(Struct):
     told: Told = {}
 
 
-class Start(Struct):
+class Start(Struct, frozen=True):
     """What a stage is opened with: the model's options, the sampling seed, the first unit to be stepped, the
     first unit of the context, and known records by unit and stage."""
 
@@ -208,7 +208,7 @@ class Start(Struct):
     records: dict[int, dict[str, Any]] = {}
 
 
-class Claim(Struct):
+class Claim(Struct, frozen=True):
     """Request to `subjects.claims(worker)`: own stage `stage` of `sid` under `epoch`; answered by `Claimed`.
     Asking again is harmless and tells how far the opening is."""
 
@@ -229,7 +229,7 @@ OPENING, OPEN, FULL, FAILED, GONE, REFUSED = "opening", "open", "full", "failed"
 or model."""
 
 
-class Claimed(Struct):
+class Claimed(Struct, frozen=True):
     v: int
     sid: str
     epoch: Epoch
@@ -241,11 +241,11 @@ class Claimed(Struct):
 # ---------------------------------------------------------------- control
 
 
-class Control(Struct, tag=True):
+class Control(Struct, frozen=True, tag=True):
     """Base of the messages on `subjects.control`."""
 
 
-class Route(Control, tag="route"):
+class Route(Control, frozen=True, tag="route"):
     """root → owner, request; answered by `Routed`."""
 
     v: int
@@ -254,7 +254,7 @@ class Route(Control, tag="route"):
     wiring: Wiring
 
 
-class Routed(Control, tag="routed"):
+class Routed(Control, frozen=True, tag="routed"):
     """The owner has the wiring `version`; `unit` is the next that it will step.  `known` is false where there
     is no such owner."""
 
@@ -266,7 +266,7 @@ class Routed(Control, tag="routed"):
     known: bool = True
 
 
-class Close(Control, tag="close"):
+class Close(Control, frozen=True, tag="close"):
     """root → owners, notice: give up the place."""
 
     v: int
@@ -274,7 +274,7 @@ class Close(Control, tag="close"):
     epochs: list[Epoch]
 
 
-class Mine(Control, tag="mine"):
+class Mine(Control, frozen=True, tag="mine"):
     """owner's worker → root's pod, request: are these still yours?  Answered by `Yours`."""
 
     v: int
@@ -282,14 +282,14 @@ class Mine(Control, tag="mine"):
     owners: list[tuple[str, Epoch]]
 
 
-class Yours(Control, tag="yours"):
+class Yours(Control, frozen=True, tag="yours"):
     """Those that are not, of the owners asked for."""
 
     v: int
     no: list[tuple[str, Epoch]]
 
 
-class Failed(Control, tag="failed"):
+class Failed(Control, frozen=True, tag="failed"):
     """owner → root, notice: the session's state is lost here (`code` as in `duologue.errors`)."""
 
     v: int
@@ -299,13 +299,13 @@ class Failed(Control, tag="failed"):
     message: str
 
 
-class Drain(Control, tag="drain"):
+class Drain(Control, frozen=True, tag="drain"):
     """operator → worker or pod, request: take no more sessions and end when the last one has gone."""
 
     v: int
 
 
-class Done(Control, tag="done"):
+class Done(Control, frozen=True, tag="done"):
     """Plain answer to a request."""
 
     v: int
@@ -318,14 +318,14 @@ AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done
 # ---------------------------------------------------------------- liveness
 
 
-class Places(Struct):
+class Places(Struct, frozen=True):
     """Raw free places for one model at a worker, and the sessions that it has."""
 
     free: int
     sessions: int
 
 
-class Heartbeat(Struct):
+class Heartbeat(Struct, frozen=True):
     """Every 250 ms.  Ages are in seconds, counted in the sender's own loop ticks: `due_age` of the oldest unit
     that waits to be stepped, `step_age` of the step that runs."""
 
@@ -342,7 +342,7 @@ STARTING, READY, DRAINING = "starting", "ready", "draining"
 """States of a `Heartbeat`."""
 
 
-class Event(Struct):
+class Event(Struct, frozen=True):
     """Notice about a session for observers."""
 
     v: int
@@ -352,6 +352,7 @@ class Event(Struct):
 
 
 _encoder = msgspec.msgpack.Encoder()
+_control: msgspec.msgpack.Decoder[AnyControl] = msgspec.msgpack.Decoder(AnyControl)
 _decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
 
 
@@ -366,6 +367,15 @@ def decode(data: bytes, kind: type[T]) -> T:
     if decoder is None:
         decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
     try:
-        return decoder.decode(data)  # type: ignore[no-any-return]
+        message: T = decoder.decode(data)
+        return message
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise Malformed(f"{getattr(kind, '__name__', kind)}: {error}") from error
+
+
+def decode_control(data: bytes) -> AnyControl:
+    """The control message in `data`.  Raises `Malformed`."""
+    try:
+        return _control.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise Malformed(f"control: {error}") from error

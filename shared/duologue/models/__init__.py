@@ -15,4 +15,15 @@ from duologue.models.manifest import (
 MODELS = ("parrot",)
 """Ids of the models that this distribution brings; each is a module `duologue.models.<id>` with a `MANIFEST`."""
 
-__all__ = ["CHAIN", "MODELS", "ROOT", "STAGES", "BadOption", "Edge", "Manifest", "UnknownModel", "manifest", "models"]
+__all__ = [
+    "CHAIN",
+    "MODELS",
+    "ROOT",
+    "STAGES",
+    "BadOption",
+    "Edge",
+    "Manifest",
+    "UnknownModel",
+    "manifest",
+    "models",
+]

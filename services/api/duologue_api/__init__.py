@@ -1,0 +1,1 @@
+"""The API: the Live edge, the pod, and the root of each session."""
