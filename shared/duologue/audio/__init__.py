@@ -1,0 +1,1 @@
+"""Recordings in and out: WAV files, sample rates, framing into units."""
