@@ -107,9 +107,10 @@ AnyBody = Audio | Features | Condition | Codes | Speech
 class Envelope(Struct, frozen=True):
     """One unit on one edge of one session, fenced by itself.
 
-    `epoch` is the sender's and `to` the addressee's.  `records` are the decisions taken in this unit so far,
-    by stage; `text` is what the transcript gains.  `sent` is the sender's wall clock in seconds (telemetry
-    only; nothing is decided by it) and `trace` a W3C traceparent, empty for units that are not traced.
+        `epoch` is the sender's and `to` the addressee's.  `records` are the decisions taken in this unit so far,
+        by stage; `text` is what the transcript gains.  `sent` is the sender's wall clock in seconds (telemetry
+        only; nothing is decided by it), `trace` a W3C traceparent, empty for units that are not traced, and `context_used`
+    the share of the model's context budget in use after this unit, 0..1, negative while it is not known.
     """
 
     v: int
@@ -125,6 +126,7 @@ class Envelope(Struct, frozen=True):
     flags: int = 0
     sent: float = 0.0
     trace: str = ""
+    context_used: float = -1.0
 
 
 SHED = 1
@@ -312,7 +314,14 @@ class Done(Control, frozen=True, tag="done"):
     message: str = ""
 
 
-AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done
+class Suspect(Control, frozen=True, tag="suspect"):
+    """worker → pods of its sessions, notice: the server says that nobody listens at `address`."""
+
+    v: int
+    address: str
+
+
+AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done | Suspect
 
 
 # ---------------------------------------------------------------- liveness

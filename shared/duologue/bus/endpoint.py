@@ -1,0 +1,222 @@
+"""A session's end on the bus: an owner, or the root itself.  Fences, orders, acknowledges, sends again.
+
+No I/O: what is to be sent goes to a `Post`, time comes from a clock.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from duologue.bus.delivery import HOLD_S, Emission, Inlet, Outlet, Ring, Verdict
+from duologue.bus.messages import WIRE, Ack, Envelope, Epoch, Wiring
+
+RING_BYTES = 16 << 20
+
+
+class Post(Protocol):
+    """Where an endpoint's messages go."""
+
+    def unit(self, address: str, envelope: Envelope) -> None: ...
+
+    def owes(self, endpoint: "Endpoint", urgent: bool) -> None:
+        """The endpoint owes acknowledgements, now if `urgent`, else soon."""
+        ...
+
+
+class Held(NamedTuple):
+    until: float
+    sender: str
+    envelope: Envelope
+
+
+class Endpoint:
+    """`begin` is the first unit that it makes, `window` the units under way on an edge, `arrived` is called after a
+    unit was accepted."""
+
+    def __init__(
+        self,
+        sid: str,
+        stage: str,
+        epoch: Epoch,
+        *,
+        begin: int,
+        window: int,
+        post: Post,
+        clock: Callable[[], float],
+        arrived: Callable[[Envelope], None],
+        ring_bytes: int = RING_BYTES,
+    ) -> None:
+        self.sid, self.stage, self.epoch = sid, stage, epoch
+        self.version: tuple[int, int] = (0, 0)
+        self.inlets: dict[str, Inlet] = {}
+        self.outlets: dict[str, list[Outlet]] = {}
+        self.rings: dict[str, Ring] = {}
+        self.horizon = begin
+        self.counts: Counter[Verdict] = Counter()
+        self.resent = 0
+        self._begin, self._window, self._ring_bytes = begin, window, ring_bytes
+        self._post, self._clock, self._arrived = post, clock, arrived
+        self._owed: dict[str, set[str]] = {}
+        self._repairs: set[str] = set()
+        self._held: list[Held] = []
+        self._sender: dict[str, str] = {}
+
+    # -- route
+
+    def apply(self, wiring: Wiring) -> bool:
+        """Takes a newer wiring; returns whether it was one."""
+        if wiring.version <= self.version:
+            return False
+        self.version = wiring.version
+        now = self._clock()
+        for src, inflow in wiring.inflows.items():
+            if src in self.inlets:
+                self.inlets[src].wire(inflow)
+            else:
+                self.inlets[src] = Inlet(inflow, self._window)
+        for dst, flows in wiring.outflows.items():
+            self.rings.setdefault(dst, Ring(self._begin, self._ring_bytes))
+            known = {(outlet.epoch, outlet.start): outlet for outlet in self.outlets.get(dst, [])}
+            outlets = []
+            for flow in flows:
+                outlet = known.get((flow.epoch, flow.start)) or Outlet(flow, self._window, now)
+                outlet.until = flow.until
+                outlets.append(outlet)
+            self.outlets[dst] = outlets
+            self._pump(dst, now)
+        held, self._held = self._held, []
+        for item in held:
+            if item.until > now:
+                self.offer(item.sender, item.envelope, until=item.until)
+        return True
+
+    # -- receiving
+
+    def offer(self, sender: str, envelope: Envelope, until: float | None = None) -> Verdict:
+        """A unit that arrived from `sender`.  `until` is set for one that was held before."""
+        now = self._clock()
+        inlet = self.inlets.get(envelope.src)
+        verdict = inlet.judge(envelope.unit, envelope.epoch) if inlet else Verdict.HELD
+        if envelope.to != self.epoch or envelope.dst != self.stage:
+            verdict = Verdict.FENCED
+        self.counts[verdict] += 1
+        if verdict is Verdict.HELD:
+            if len(self._held) < 2 * self._window:
+                self._held.append(Held(until or now + HOLD_S, sender, envelope))
+            return verdict
+        if verdict is Verdict.FENCED or inlet is None:
+            return verdict
+        self._owed.setdefault(envelope.src, set()).add(sender)
+        urgent = False
+        if verdict is Verdict.ACCEPTED:
+            inlet.accept(envelope)
+            self._sender[envelope.src] = sender
+        elif verdict is Verdict.HOLE and inlet.may_ask(now):
+            self._repairs.add(envelope.src)
+            urgent = True
+        self._post.owes(self, urgent)
+        if verdict is Verdict.ACCEPTED:
+            self._arrived(envelope)
+        return verdict
+
+    def take(self, src: str) -> Envelope:
+        """Uses the oldest accepted unit of an edge."""
+        inlet = self.inlets[src]
+        starved = inlet.credit <= self._window // 2
+        envelope = inlet.take()
+        if starved and src in self._sender:
+            self._owed.setdefault(src, set()).add(self._sender[src])
+            self._post.owes(self, False)
+        return envelope
+
+    def acks(self) -> Iterator[tuple[str, Ack]]:
+        """The acknowledgements owed, with their addressees; none is owed afterwards."""
+        owed, self._owed = self._owed, {}
+        repairs, self._repairs = self._repairs, set()
+        for src, senders in owed.items():
+            inlet = self.inlets[src]
+            ack = Ack(
+                self.sid,
+                src,
+                self.stage,
+                self.epoch,
+                inlet.next,
+                inlet.used,
+                self.horizon,
+                inlet.credit,
+                src in repairs,
+            )
+            for sender in senders:
+                yield sender, ack
+
+    # -- sending
+
+    def emit(self, dst: str, emission: Emission) -> None:
+        """A unit was made for `dst`: kept, and sent as far as credit reaches."""
+        self.rings[dst].add(emission)
+        self._pump(dst, self._clock())
+
+    def room(self) -> bool:
+        """Whether another unit may be made: no addressee is more than two windows behind."""
+        return all(
+            self.rings[dst].end - outlet.acked < 2 * self._window
+            for dst, outlets in self.outlets.items()
+            for outlet in outlets
+        )
+
+    def on_ack(self, ack: Ack) -> None:
+        now = self._clock()
+        outlets = self.outlets.get(ack.dst, [])
+        for outlet in outlets:
+            if outlet.epoch == ack.to:
+                outlet.on_ack(ack.next, ack.credit, ack.horizon, ack.repair, now)
+        if outlets:
+            self.rings[ack.dst].release(min(o.acked for o in outlets), min(o.horizon for o in outlets))
+            self._pump(ack.dst, now)
+
+    def check(self) -> None:
+        """To be called every 40 ms or so: sends again what is overdue, forgets what was held too long."""
+        now = self._clock()
+        if self._held:
+            self._held = [item for item in self._held if item.until > now]
+        for dst, outlets in self.outlets.items():
+            ring = self.rings[dst]
+            for outlet in outlets:
+                unit = outlet.overdue(ring.end, now)
+                if unit is not None and (emission := ring.get(unit)):
+                    self.resent += 1
+                    self._send(dst, outlet, emission)
+
+    def _pump(self, dst: str, now: float) -> None:
+        ring = self.rings[dst]
+        for outlet in self.outlets[dst]:
+            stop = outlet.sendable(ring.end)
+            if outlet.sent < stop and outlet.sent == outlet.acked:
+                outlet.touched = now
+            while outlet.sent < stop:
+                emission = ring.get(outlet.sent)
+                if emission is None:
+                    break
+                self._send(dst, outlet, emission)
+                outlet.sent += 1
+
+    def _send(self, dst: str, outlet: Outlet, e: Emission) -> None:
+        self._post.unit(
+            outlet.address,
+            Envelope(
+                WIRE,
+                self.sid,
+                self.stage,
+                dst,
+                e.unit,
+                self.epoch,
+                outlet.epoch,
+                e.body,
+                e.records,
+                e.text,
+                e.flags,
+                0.0,
+                e.trace,
+                e.context_used,
+            ),
+        )

@@ -1,0 +1,111 @@
+"""One session's state at a stage, with its end of the bus."""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any
+
+from duologue.bus.delivery import Emission
+from duologue.bus.endpoint import RING_BYTES, Endpoint, Post
+from duologue.bus.messages import Claim, Envelope
+from duologue.models import Edge, Manifest
+from duologue.stage.model import History, Result, StageModel, Unit
+
+
+class Phase(Enum):
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Owner:
+    """`arrived` is called when a unit came in, so that the shell may look whether it can step."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        manifest: Manifest,
+        *,
+        post: Post,
+        clock: Callable[[], float],
+        arrived: Callable[["Owner"], None],
+        window: int,
+        ring_bytes: int = RING_BYTES,
+    ) -> None:
+        self.sid, self.epoch, self.stage = claim.sid, claim.epoch, claim.stage
+        self.root, self.resumable, self.start = claim.root, claim.resumable, claim.start
+        self.phase = Phase.OPENING
+        self.state: Any = None
+        self.unit = claim.start.begin
+        self.go = claim.wiring.go
+        self.stepping = False
+        self.heard = clock()
+        self.asking = False
+        self.orphan_since: float | None = None
+        self.reply_to = ""
+        edges = manifest.edges(claim.start.options)
+        self.inputs = tuple(edge for edge in edges if edge.dst == claim.stage)
+        self.outputs = tuple(edge for edge in edges if edge.src == claim.stage)
+        self._main = next(edge.src for edge in self.inputs if edge.main)
+        self.endpoint = Endpoint(
+            claim.sid,
+            claim.stage,
+            claim.epoch,
+            begin=claim.start.begin,
+            window=window,
+            post=post,
+            clock=clock,
+            arrived=lambda envelope: self._on_unit(envelope, clock(), arrived),
+            ring_bytes=ring_bytes,
+        )
+        self.endpoint.apply(claim.wiring)
+
+    def _on_unit(self, envelope: Envelope, now: float, arrived: Callable[["Owner"], None]) -> None:
+        if envelope.src == "root":
+            self.heard = now
+        arrived(self)
+
+    def opening(self, model: StageModel[Any]) -> Iterator[Any]:
+        """The iterator of the model's `open`, to be advanced on the model thread."""
+        return model.open(self.start, History())
+
+    def due(self) -> Unit | None:
+        """The next unit with its inputs, if all of them are there and its outputs have room."""
+        if self.phase is not Phase.OPEN or not self.go or self.stepping:
+            return None
+        inputs = {}
+        for edge in self.inputs:
+            if self.unit < edge.lag:
+                continue
+            envelope = self._arrived(edge)
+            if envelope is None:
+                return None
+            inputs[edge.src] = envelope.body
+        if not self.endpoint.room():
+            return None
+        return Unit(self.unit, inputs, self.start.records.get(self.unit, {}).get(self.stage))
+
+    def _arrived(self, edge: Edge) -> Envelope | None:
+        inlet = self.endpoint.inlets.get(edge.src)
+        return inlet.peek(self.unit - edge.lag) if inlet else None
+
+    def stepped(self, result: Result, horizon: int) -> None:
+        """Uses the inputs of the unit that was stepped, and sends its outputs.  Raises `KeyError` if the model gave
+        no body for a destination."""
+        main: Envelope | None = None
+        for edge in self.inputs:
+            if self.unit >= edge.lag:
+                envelope = self.endpoint.take(edge.src)
+                main = envelope if edge.src == self._main else main
+        assert main is not None  # every stage has a main input, without lag
+        records = main.records if result.record is None else {**main.records, self.stage: result.record}
+        used = main.context_used if result.context_used is None else result.context_used
+        self.endpoint.horizon = horizon
+        unit, self.unit = self.unit, self.unit + 1
+        for edge in self.outputs:
+            body = result.out[edge.dst]
+            emission = (
+                Emission(unit, body, records, main.text + result.text, main.flags, main.trace, used)
+                if edge.main
+                else Emission(unit, body, {})
+            )
+            self.endpoint.emit(edge.dst, emission)

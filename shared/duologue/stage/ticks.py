@@ -1,0 +1,187 @@
+"""What the model thread does next: step those that are ready, advance an opening in between, free who left."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from duologue import telemetry
+from duologue.bus.messages import Epoch
+from duologue.stage.batch import Batcher, Due
+from duologue.stage.engine import Engine
+from duologue.stage.model import Result, SessionError, StageModel
+from duologue.stage.owner import Owner, Phase
+
+Stepped = list[tuple[Result | SessionError, int]]
+
+
+class Ticks:
+    """Callbacks: `opened` an owner; an owner `failed`; the process must end (`fatal`, with a reason)."""
+
+    def __init__(
+        self,
+        stage: str,
+        model: StageModel[Any],
+        engine: Engine,
+        *,
+        owners: Mapping[tuple[str, Epoch], Owner],
+        clock: Callable[[], float],
+        gather_s: float,
+        limit: int,
+        opened: Callable[[Owner], None],
+        failed: Callable[[Owner, SessionError], None],
+        fatal: Callable[[str], None],
+    ) -> None:
+        self.count = 0
+        """Jobs begun."""
+        self._stage, self._model, self._engine, self._owners, self._clock = (
+            stage,
+            model,
+            engine,
+            owners,
+            clock,
+        )
+        self._on_opened, self._on_failed, self._fatal = opened, failed, fatal
+        self._batcher = Batcher(gather_s, limit)
+        self._opening: dict[Owner, Iterator[Any]] = {}
+        self._leaving: list[Any] = []
+        self._opening_next = False
+        self._wake: asyncio.TimerHandle | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._engine.busy
+
+    @property
+    def due_age(self) -> float:
+        """Seconds that the oldest due unit has waited."""
+        return self._batcher.oldest_age(self._clock())
+
+    def open(self, owner: Owner) -> None:
+        self._opening[owner] = owner.opening(self._model)
+        self._kick()
+
+    def close(self, owner: Owner) -> None:
+        """The state is freed on the model thread, after the running job."""
+        self._batcher.drop(owner)
+        self._opening.pop(owner, None)
+        self._leave(owner)
+        self._kick()
+
+    def look(self, owner: Owner) -> None:
+        """Something happened that may have made this owner ready."""
+        self._batcher.look(owner, self._clock())
+        self._kick()
+
+    def look_all(self) -> None:
+        """Acknowledgements may have made room for anybody."""
+        now = self._clock()
+        for owner in self._owners.values():
+            self._batcher.look(owner, now)
+        self._kick()
+
+    def stop(self) -> None:
+        if self._wake:
+            self._wake.cancel()
+        self._engine.stop()
+
+    def _leave(self, owner: Owner) -> None:
+        if owner.state is not None and not owner.stepping:
+            self._leaving.append(owner.state)
+            owner.state = None
+
+    def _kick(self) -> None:
+        """Gives the model thread its next job, if it is free and it is time."""
+        if self._engine.busy:
+            return
+        wait = self._batcher.wait_s(len(self._owners), self._clock())
+        if self._leaving:
+            leaving, self._leaving = self._leaving, []
+            self._submit(lambda: self._free(leaving), self._closed)
+        elif self._opening and (self._opening_next or wait is None or wait > 0):
+            self._opening_next = False
+            owner, iterator = next(iter(self._opening.items()))
+            self._submit(
+                lambda: next(iterator), lambda state, error: self._opened(owner, iterator, state, error)
+            )
+        elif wait == 0:
+            self._opening_next = True
+            self._step(self._batcher.take())
+        elif wait is not None and self._wake is None:
+            self._wake = asyncio.get_running_loop().call_later(wait, self._woken)
+
+    def _woken(self) -> None:
+        self._wake = None
+        self._kick()
+
+    def _submit(self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        self.count += 1
+        self._engine.submit(job, done)
+
+    def _free(self, states: list[Any]) -> None:
+        for state in states:
+            self._model.close(state)
+
+    def _closed(self, _: Any, error: BaseException | None) -> None:
+        if error is not None:
+            self._fatal(f"{self._stage}: close: {error!r}")
+            return
+        self._kick()
+
+    def _opened(self, owner: Owner, iterator: Iterator[Any], state: Any, error: BaseException | None) -> None:
+        self._opening.pop(owner, None)
+        if isinstance(error, SessionError):
+            if owner.phase is not Phase.CLOSED:
+                self._on_failed(owner, error)
+        elif error is not None:
+            self._fatal(f"{self._stage}: open: {error!r}")
+            return
+        elif owner.phase is Phase.CLOSED:
+            if state is not None:
+                self._leaving.append(state)
+        elif state is None:
+            self._opening[owner] = iterator
+        else:
+            owner.state, owner.phase = state, Phase.OPEN
+            self._on_opened(owner)
+            self._batcher.look(owner, self._clock())
+        self._kick()
+
+    def _step(self, batch: list[tuple[Owner, Due]]) -> None:
+        now = self._clock()
+        queued = telemetry.QUEUE_SECONDS.labels(self._stage)
+        for owner, due in batch:
+            owner.stepping = True
+            queued.observe(now - due.since)
+        telemetry.BATCH_UNITS.labels(self._stage).observe(len(batch))
+        rows = [(owner.state, due.unit) for owner, due in batch]
+
+        def job() -> Stepped:
+            results = self._model.step(rows)
+            return [
+                (result, self._model.horizon(state)) for result, (state, _) in zip(results, rows, strict=True)
+            ]
+
+        self._submit(job, lambda results, error: self._stepped(batch, now, results, error))
+
+    def _stepped(
+        self,
+        batch: list[tuple[Owner, Due]],
+        began: float,
+        results: Stepped | None,
+        error: BaseException | None,
+    ) -> None:
+        if results is None:
+            self._fatal(f"{self._stage}: step: {error!r}")
+            return
+        now = self._clock()
+        telemetry.STEP_SECONDS.labels(self._stage).observe(now - began)
+        for (owner, _), (result, horizon) in zip(batch, results, strict=True):
+            owner.stepping = False
+            if owner.phase is Phase.CLOSED:
+                self._leave(owner)
+            elif isinstance(result, SessionError):
+                self._on_failed(owner, result)
+            else:
+                owner.stepped(result, horizon)
+                self._batcher.look(owner, now)
+        self._kick()

@@ -1,0 +1,128 @@
+"""A stage worker as a process: `duologue worker STAGE`."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import structlog
+from prometheus_client import start_http_server
+
+from duologue.bus.nats import NatsTransport
+from duologue.models import STAGES, manifest
+from duologue.stage.engine import ThreadEngine
+from duologue.stage.model import StageModel
+from duologue.stage.shell import Shell, ShellSettings
+
+EXIT_ENGINE_DEATH = 70
+"""sysexits.h EX_SOFTWARE: the model failed or hung; sessions here are lost to this process."""
+EXIT_BUS_CLOSED = 69
+"""EX_UNAVAILABLE: the bus closed the connection for good."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """`options` are the model's worker options (see its manifest); `metrics_port` 0 takes any, None serves none."""
+
+    stage: str
+    model: str
+    nats_url: str
+    options: dict[str, Any] = field(default_factory=dict)
+    places: int = 64
+    memory_bytes: int | None = None
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+    drain_s: float = 10.0
+    gather_s: float | None = None
+    ring_bytes: int = 16 << 20
+    announce: bool = False
+
+
+def load(stage: str, model: str, options: dict[str, Any]) -> StageModel[Any]:
+    """The model half of `model` for `stage`.  Raises `UnknownModel`, `BadOption`, or what loading raises."""
+    if stage not in STAGES:
+        raise ValueError(f"no stage {stage!r}; there is {', '.join(STAGES)}")
+    module = import_module(f"duologue_{stage}.{manifest(model).id}")
+    loaded: StageModel[Any] = module.load(options)
+    return loaded
+
+
+async def run(settings: WorkerSettings) -> int:
+    """Serves until SIGTERM and the drain, or a fatal error.  Returns the exit code."""
+    loop = asyncio.get_running_loop()
+    found = manifest(settings.model)
+    options = found.worker_options(settings.options)
+    engine = ThreadEngine(loop)
+    model = await loop.run_in_executor(
+        None, load, settings.stage, settings.model, {**options, "sleep": engine.sleep}
+    )
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def end(code: int, why: str) -> None:
+        if not ended.done():
+            log.error("worker ends", stage=settings.stage, why=why, code=code)
+            ended.set_result(code)
+
+    transport = NatsTransport(
+        settings.nats_url, name=f"duologue-{settings.stage}", on_closed=lambda why: end(EXIT_BUS_CLOSED, why)
+    )
+    await transport.connect()
+    shell = Shell(
+        settings.stage,
+        found,
+        model,
+        transport,
+        engine,
+        clock=loop.time,
+        settings=ShellSettings(
+            places=settings.places,
+            gather_s=settings.gather_s,
+            ring_bytes=settings.ring_bytes,
+            memory_bytes=settings.memory_bytes,
+        ),
+        fatal=lambda why: end(EXIT_ENGINE_DEATH, why),
+    )
+    await shell.start()
+    metrics_url = None
+    if settings.metrics_port is not None:
+        server, _ = start_http_server(settings.metrics_port, settings.metrics_host)
+        metrics_url = f"http://{settings.metrics_host}:{server.server_port}/metrics"
+    if settings.announce:
+        ready = {"ready": True, "role": settings.stage, "address": shell.address, "metrics_url": metrics_url}
+        print(json.dumps(ready), flush=True)
+    log.info("worker ready", worker=shell.address, model=settings.model, places=shell.places)
+
+    draining: asyncio.Task[None] | None = None
+
+    async def drained() -> None:
+        shell.drain()
+        try:
+            await asyncio.wait_for(shell.empty.wait(), settings.drain_s)
+        except TimeoutError:
+            log.warning("drain ended with sessions left", worker=shell.address, sessions=len(shell.owners))
+        if not ended.done():
+            ended.set_result(0)
+
+    def on_signal() -> None:
+        nonlocal draining
+        if draining is None:
+            draining = asyncio.create_task(drained())
+        elif not ended.done():
+            ended.set_result(0)
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, on_signal)
+    code = await ended
+    if code == EXIT_ENGINE_DEATH:
+        # The model thread may hang in foreign code, which no interpreter shutdown survives.
+        sys.stderr.flush()
+        os._exit(code)
+    await shell.stop()
+    await transport.close()
+    return code
