@@ -1,0 +1,73 @@
+# Every target sets up what it needs; nothing has to be installed before `make`.  Kept to what GNU make 3.81 knows,
+# which is the one on macOS.
+
+MODEL ?= parrot
+PORT ?= 8700
+BIN := .venv/bin
+# Twice quiet: errors only.
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+
+# An interrupted or failed set-up is begun anew.
+.DELETE_ON_ERROR:
+.PHONY: help demo test check lint format bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+# exec: signals reach the server itself, and make ends when it has ended.
+demo: .venv/.embedded ## a spoken conversation on this machine: MODEL=parrot PORT=8700
+	@exec $(BIN)/duologue up --model $(MODEL) --port $(PORT)
+
+test: .venv/.ready ## all tests: ARGS='-k name -x'
+	@$(BIN)/pytest -q $(ARGS)
+
+check: lint ## what every commit passes, in under a minute: lint and the unit tests
+	@$(BIN)/pytest -q -m unit $(ARGS)
+
+lint: .venv/.ready ## formatting, ruff, mypy
+	@$(BIN)/ruff format --check --quiet . || { echo "Some files are not formatted: run 'make format'." >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+
+format: .venv/.ready ## format the code and fix what ruff can fix
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: .venv/.ready ## benchmarks, one JSON line each: NAME=all
+	@$(BIN)/duologue bench $(or $(NAME),all) --json
+
+clean: ## remove everything that make, the tests and the tools have made
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---------------------------------------------------------------- setting up
+
+# A stamp is younger than pyproject.toml once everything that it asks for is installed.
+.venv/.ready: pyproject.toml .venv/bin/python
+	@echo "Installing Duologue and its development tools into .venv ..." >&2
+	@$(PIP) -e '.[dev]'
+	@touch .venv/.embedded $@
+
+.venv/.embedded: pyproject.toml .venv/bin/python
+	@echo "Installing Duologue into .venv ..." >&2
+	@$(PIP) -e '.[embedded]'
+	@touch $@
+
+# The first Python that is new enough and can make environments; Debian and Ubuntu package that ability by itself.
+.venv/bin/python:
+	@old=; \
+	for python in python3.13 python3.12 python3.11 python3; do \
+		command -v $$python >/dev/null 2>&1 || continue; \
+		$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || continue; \
+		old=$$python; \
+		$$python -c 'import ensurepip, venv' >/dev/null 2>&1 || continue; \
+		rm -rf .venv && exec $$python -m venv .venv; \
+	done; \
+	if [ -n "$$old" ]; then \
+		echo "$$old cannot make virtual environments: its module venv or ensurepip is missing." >&2; \
+		echo "On Debian and Ubuntu: apt-get install python3-venv (for a Python of its own version: $$old-venv)." >&2; \
+	else \
+		echo "Duologue needs Python 3.11 or newer, and found none of python3.13, python3.12, python3.11" >&2; \
+		echo "and python3 that is. On Debian and Ubuntu: apt-get install python3 python3-venv." >&2; \
+	fi; \
+	exit 1
