@@ -44,7 +44,8 @@ class Ring:
     """
 
     def __init__(self, begin: int, limit_bytes: int) -> None:
-        self.start = self.end = begin
+        self.start = self.end = self.sent = begin
+        """First unit kept; next to be made; first that was never sent to anybody."""
         self.bytes = 0
         self._limit = limit_bytes
         self._kept: dict[int, Emission] = {}

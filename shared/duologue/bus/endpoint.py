@@ -199,6 +199,7 @@ class Endpoint:
                     break
                 self._send(dst, outlet, emission)
                 outlet.sent += 1
+                ring.sent = max(ring.sent, outlet.sent)
 
     def _send(self, dst: str, outlet: Outlet, e: Emission) -> None:
         self._post.unit(

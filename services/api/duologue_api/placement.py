@@ -1,0 +1,121 @@
+"""Who is there, by heartbeats and 503s, and where a session's stages go (CONTINUITY §2, DESIGN §4)."""
+
+import random
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from duologue.bus import subjects
+from duologue.bus.messages import LEDGER, READY, WIRE, Heartbeat
+from duologue.models import STAGES
+
+MISSING_S = 0.750
+"""Three heartbeats."""
+LATE_S = 0.250
+"""A loop that was later than this can't judge others yet."""
+SETTLE_S = 1.0
+PROBE_S = 0.050
+FORGET_S = 60.0
+
+
+class Life(Enum):
+    """How a worker stands: a silent or hung one may come back, one that is gone never does."""
+
+    ALIVE = "alive"
+    SILENT = "silent"
+    GONE = "gone"
+
+
+@dataclass(slots=True)
+class Seen:
+    """`claimed` counts the sessions placed since the heartbeat, which it can't show yet."""
+
+    beat: Heartbeat
+    at: float
+    claimed: int = 0
+
+
+class Roster:
+    """The deployment's workers as seen from one pod.  `unit_s` gives seconds of a unit by model."""
+
+    def __init__(
+        self,
+        unit_s: Mapping[str, float],
+        *,
+        clock: Callable[[], float],
+        settled_s: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        self._unit_s, self._clock, self._settled_s, self._rng = unit_s, clock, settled_s, rng
+        self._seen: dict[str, Seen] = {}
+        self._suspected: dict[str, float] = {}
+        self._gone: dict[str, float] = {}
+        self._ticked = clock()
+        self._late = clock() - SETTLE_S
+
+    def on_heartbeat(self, beat: Heartbeat) -> None:
+        self._seen[beat.address] = Seen(beat, self._clock())
+        self._suspected.pop(beat.address, None)
+
+    def on_suspect(self, address: str) -> bool:
+        """The server says that nobody listens there; returns whether to probe in `PROBE_S`.  The second such notice,
+        after the probe, is the proof."""
+        now = self._clock()
+        first = self._suspected.setdefault(address, now)
+        if address in self._gone or now == first:
+            return address not in self._gone
+        if now - first >= PROBE_S:
+            self._gone[address] = now
+        return False
+
+    def tick(self) -> None:
+        """To be called every 40 ms or so: notices the own loop's lateness, forgets the long gone."""
+        now = self._clock()
+        if now - self._ticked > LATE_S:
+            self._late = now
+        self._ticked = now
+        for address in [a for a, seen in self._seen.items() if now - seen.at > FORGET_S]:
+            del self._seen[address]
+        for notes in (self._suspected, self._gone):
+            for address in [a for a, at in notes.items() if now - at > FORGET_S]:
+                del notes[address]
+
+    def judge(self, address: str) -> Life:
+        """Everybody counts as alive while the own connection or loop is in doubt."""
+        if address in self._gone:
+            return Life.GONE
+        now = self._clock()
+        if self._settled_s() < SETTLE_S or now - self._late < SETTLE_S:
+            return Life.ALIVE
+        seen = self._seen.get(address)
+        if seen is None or now - seen.at > MISSING_S:
+            return Life.SILENT
+        unit_s = min((self._unit_s.get(model, 1.0) for model in seen.beat.models), default=1.0)
+        return Life.SILENT if seen.beat.step_age > max(3 * unit_s, 1.0) else Life.ALIVE
+
+    def candidates(self, stage: str, model: str, without: Collection[str] = ()) -> list[tuple[int, str]]:
+        """(free places, address) of the workers that could take a session now."""
+        found = []
+        for address, seen in self._seen.items():
+            beat = seen.beat
+            places = beat.models.get(model)
+            if places is None or subjects.role_of(address) != stage or address in without:
+                continue
+            fits = beat.state == READY and (beat.v, beat.ledger) == (WIRE, LEDGER)
+            if fits and address not in self._suspected and self.judge(address) is Life.ALIVE:
+                found.append((places.free - seen.claimed, address))
+        return found
+
+    def pick(self, stage: str, model: str, without: Collection[str] = ()) -> str | None:
+        """The freer of two workers drawn at random (power of two choices, Mitzenmacher 2001), or `None` if no worker
+        has a place.  The place counts as taken until the worker's next heartbeat."""
+        free = [(places, address) for places, address in self.candidates(stage, model, without) if places > 0]
+        if not free:
+            return None
+        _, address = max(self._rng.sample(free, min(2, len(free))))
+        self._seen[address].claimed += 1
+        return address
+
+    def lacking(self, model: str) -> list[str]:
+        """Stages of which no live worker serves the model."""
+        return [stage for stage in STAGES if not self.candidates(stage, model)]

@@ -1,0 +1,80 @@
+"""Writes a session's record without making anybody wait for the store."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from duologue import telemetry
+from duologue.bus.messages import Malformed, decode, encode
+from duologue.bus.transport import Bucket, TransportError, WrongRevision
+from duologue.session.record import BUCKET, SessionRecord
+
+RETRY_S = 1.0
+
+log = structlog.get_logger()
+
+
+class Keeper:
+    """One session's record: at most one write under way, always of the newest state; a failed one is retried until
+    it succeeds or the next `write` replaces it.  Sessions go on meanwhile; durability is then degraded, and counted.
+    `fenced` is called when another root holds the record."""
+
+    def __init__(
+        self,
+        sid: str,
+        bucket: Callable[[], Awaitable[Bucket]],
+        *,
+        fenced: Callable[[], None],
+        last_retries: int = 3,
+    ) -> None:
+        self._sid, self._bucket, self._fenced, self._last_retries = sid, bucket, fenced, last_retries
+        self._revision = 0
+        self._newest: SessionRecord | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def write(self, record: SessionRecord) -> None:
+        """Never waits."""
+        self._newest = record
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        failures = 0
+        while (record := self._newest) is not None:
+            self._newest = None
+            try:
+                bucket = await self._bucket()
+                self._revision = await bucket.update(self._sid, encode(record), self._revision)
+                failures = 0
+            except WrongRevision:
+                if await self._superseded(record):
+                    log.warning("another root holds the record", sid=self._sid)
+                    self._fenced()
+                    return
+                self._newest = self._newest or record
+            except TransportError as error:
+                failures += 1
+                telemetry.STORE_ERRORS.labels(BUCKET).inc()
+                log.warning("record not written", sid=self._sid, error=str(error), failures=failures)
+                if record.state == "closed" and failures > self._last_retries:
+                    return
+                self._newest = self._newest or record
+                await asyncio.sleep(RETRY_S)
+
+    async def _superseded(self, record: SessionRecord) -> bool:
+        """Whether the record found is of a higher root epoch.  If not, a write of our own whose answer was lost may
+        have changed the revision: the next try goes on from the revision found."""
+        try:
+            entry = await (await self._bucket()).get(self._sid)
+        except TransportError:
+            return False
+        if entry is None:
+            self._revision = 0
+            return False
+        self._revision = entry.revision
+        try:
+            found = decode(entry.value, SessionRecord)
+        except Malformed:
+            return False
+        return found.root_epochs[-1:] > record.root_epochs[-1:]

@@ -1,0 +1,27 @@
+"""The session record: key `<sid>` of the bucket `duo_session`, written by the root alone (DESIGN §5)."""
+
+from typing import Any
+
+from duologue.bus.messages import LEDGER, WIRE, Struct, Told
+
+BUCKET = "duo_session"
+MAX_AGE_S = 3600.0
+"""A record that nobody renews is dropped by the store after this long."""
+
+
+class SessionRecord(Struct, frozen=True):
+    """`root_epochs` are (root epoch, first unit, pod's address) in order; `context_starts` are (start, from unit)."""
+
+    v: int = WIRE
+    ledger: int = LEDGER
+    sid: str = ""
+    model: str = ""
+    state: str = ""
+    options: dict[str, Any] = {}
+    seed: int = 0
+    route: Told = {}
+    root_epochs: list[tuple[int, int, str]] = []
+    context_starts: list[tuple[int, int]] = [(0, 0)]
+    tenant: str = ""
+    resume_token_hash: str = ""
+    units: int = 0
