@@ -11,6 +11,13 @@ from duologue.bus.delivery import HOLD_S, Emission, Inlet, Outlet, Ring, Verdict
 from duologue.bus.messages import WIRE, Ack, Envelope, Epoch, Wiring
 
 RING_BYTES = 16 << 20
+WINDOW_S = 2.0
+"""Under way on an edge, and so waiting at its receiver: at most this much of a session."""
+
+
+def window_units(unit_s: float) -> int:
+    """Units under way on an edge, for units of so many seconds."""
+    return max(2, round(WINDOW_S / unit_s))
 
 
 class Post(Protocol):

@@ -88,6 +88,7 @@ class Transport(Protocol):
         """Raises `NoResponders`, `RequestTimeout`."""
         ...
 
-    async def bucket(self, name: str, *, max_value_bytes: int = 1 << 20) -> Bucket:
-        """The bucket `name`, made if it is not there.  Raises `StoreUnavailable`."""
+    async def bucket(self, name: str, *, max_value_bytes: int = 1 << 20, max_age_s: float = 0.0) -> Bucket:
+        """The bucket `name`, made if it is not there; what nobody writes for `max_age_s` is dropped (0: never).
+        Raises `StoreUnavailable`."""
         ...

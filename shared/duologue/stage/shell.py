@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -10,6 +10,7 @@ import structlog
 from duologue import telemetry
 from duologue.bus import messages as m
 from duologue.bus import subjects
+from duologue.bus.endpoint import window_units
 from duologue.bus.exchange import Exchange
 from duologue.bus.transport import Message, Transport, Unsubscribe
 from duologue.models import Manifest
@@ -21,8 +22,6 @@ from duologue.stage.ticks import Ticks
 
 HEARTBEAT_S = 0.250
 TICK_S = 0.040
-WINDOW_S = 2.0
-"""Under way on an edge, and so waiting at a stage: at most this much of a session."""
 CLAIM_POLL_S = 0.4
 """A claim whose opening takes longer is answered `opening`; the root asks again."""
 
@@ -39,12 +38,6 @@ class ShellSettings:
     ring_bytes: int = 16 << 20
     memory_bytes: int | None = None
     """Memory that sessions may take in all; with the model's bytes per session it limits the places too."""
-    extra: dict[str, Any] = field(default_factory=dict)
-
-
-def window_units(manifest: Manifest) -> int:
-    """Units under way on an edge."""
-    return max(2, round(WINDOW_S / manifest.unit_s))
 
 
 class Shell:
@@ -180,7 +173,7 @@ class Shell:
             post=self._exchange,
             clock=self._clock,
             arrived=self._ticks.look,
-            window=window_units(self.manifest),
+            window=window_units(self.manifest.unit_s),
             ring_bytes=self.settings.ring_bytes,
         )
         self.owners[owner.sid, owner.epoch] = owner

@@ -1,0 +1,193 @@
+"""The pod: one API process's place on the bus, and the roots that live in it."""
+
+import asyncio
+import random
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from duologue import telemetry
+from duologue.bus import messages as m
+from duologue.bus import subjects
+from duologue.bus.exchange import SETTLE_S, Exchange
+from duologue.bus.transport import Message, Transport, Unsubscribe
+from duologue.models import Manifest
+from duologue_api.placement import PROBE_S, Roster
+from duologue_api.port import Client, Draining, ModelStatus
+from duologue_api.root import Limits, Root
+
+TICK_S = 0.040
+HEARTBEAT_S = 0.250
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+log = structlog.get_logger()
+
+
+def new_sid() -> str:
+    """`live_` and 26 characters: 130 random bits in Crockford's base 32."""
+    return "live_" + "".join(secrets.choice(_ALPHABET) for _ in range(26))
+
+
+class Pod:
+    """Serves `manifests` (by model id) with the session options of `options` (by model id)."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        manifests: Mapping[str, Manifest],
+        *,
+        options: Mapping[str, dict[str, Any]],
+        clock: Callable[[], float],
+        limits: Limits | None = None,
+        gather_s: float | None = None,
+        rng: random.Random | None = None,
+        new_sid: Callable[[], str] = new_sid,
+    ) -> None:
+        self.transport, self.limits = transport, limits or Limits()
+        self.address = subjects.new_address(subjects.API)
+        self.roots: dict[str, Root] = {}
+        self.state = m.STARTING
+        self.empty = asyncio.Event()
+        self.empty.set()
+        self.clock = clock
+        self._manifests, self._options, self._new_sid = manifests, options, new_sid
+        units = {model: found.unit_s for model, found in manifests.items()}
+        self.roster = Roster(
+            units,
+            clock=clock,
+            settled_s=lambda: transport.settled_s,
+            rng=rng or random.Random(secrets.randbits(64)),
+        )
+        # A quarter unit: clients' sends fall anywhere within a unit, and stages are most efficient on whole bundles.
+        gather_s = min(units.values()) / 4 if gather_s is None else gather_s
+        self.exchange = Exchange(transport, self.address, gather_s=gather_s, suspected=self._suspect)
+        self._subscriptions: list[Unsubscribe] = []
+        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
+
+    # -- life
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self.exchange.start()
+        self._subscriptions = [
+            await self.transport.subscribe(subjects.heartbeats(), self._on_heartbeat),
+            await self.transport.subscribe(subjects.control(self.address), self._on_control),
+        ]
+        self.state = m.READY
+        self._tick()
+        self._heartbeat()
+
+    def drain(self) -> None:
+        """Takes no more sessions; `empty` tells when the last has gone."""
+        if self.state == m.READY:
+            self.state = m.DRAINING
+            log.info("draining", pod=self.address, sessions=len(self.roots))
+
+    async def stop(self) -> None:
+        """Ends all sessions (`session.closed` with `connection_lost`) and leaves the bus."""
+        for root in list(self.roots.values()):
+            root.shut()
+        for timer in self._timers.values():
+            timer.cancel()
+        for unsubscribe in self._subscriptions:
+            await unsubscribe()
+        await self.exchange.stop()
+
+    # -- Host
+
+    def connect(self, client: Client) -> Root:
+        """Raises `Draining`."""
+        if self.state != m.READY:
+            raise Draining
+        root = Root(self._new_sid(), client, self)
+        self.roots[root.sid] = root
+        self.empty.clear()
+        return root
+
+    def models(self) -> Sequence[ModelStatus]:
+        return [
+            ModelStatus(model, found.description, not self.roster.lacking(model), found.voices, found.unit_s)
+            for model, found in self._manifests.items()
+        ]
+
+    def ready(self) -> tuple[bool, str]:
+        if self.state != m.READY:
+            return False, self.state
+        if not self.transport.connected:
+            return False, "no connection to NATS"
+        lacking = {model: self.roster.lacking(model) for model in self._manifests}
+        why = [f"{model} has no {', '.join(stages)} worker" for model, stages in lacking.items() if stages]
+        return (False, "; ".join(why)) if len(why) == len(lacking) else (True, "; ".join(why))
+
+    # -- House
+
+    def manifest(self, model: str) -> Manifest:
+        return self._manifests[model]
+
+    def options(self, model: str) -> dict[str, Any]:
+        return self._options[model]
+
+    def forget(self, root: Root) -> None:
+        if self.roots.pop(root.sid, None) and not self.roots:
+            self.empty.set()
+
+    # -- the bus
+
+    def _on_heartbeat(self, message: Message) -> None:
+        try:
+            beat = m.decode(message.data, m.Heartbeat)
+        except m.Malformed as error:
+            telemetry.DROPPED.labels(subjects.API, "malformed").inc()
+            log.warning("malformed heartbeat", bytes=len(message.data), error=str(error))
+            return
+        if subjects.role_of(beat.address) != subjects.API:
+            self.roster.on_heartbeat(beat)
+
+    def _on_control(self, message: Message) -> None:
+        try:
+            control = m.decode_control(message.data)
+        except m.Malformed as error:
+            telemetry.DROPPED.labels(subjects.API, "malformed").inc()
+            log.warning("malformed control", bytes=len(message.data), error=str(error))
+            return
+        if isinstance(control, m.Mine):
+            no = [(sid, epoch) for sid, epoch in control.owners if not self._owns(sid, epoch)]
+            self.transport.publish(message.reply, m.encode(m.Yours(m.WIRE, no)))
+        elif isinstance(control, m.Failed):
+            if root := self.roots.get(control.sid):
+                root.on_failed(control)
+        elif isinstance(control, m.Suspect):
+            if self.transport.settled_s >= SETTLE_S:
+                self._suspect(control.address)
+        elif isinstance(control, m.Drain):
+            self.drain()
+            self.transport.publish(
+                message.reply, m.encode(m.Done(m.WIRE, f"{len(self.roots)} sessions left"))
+            )
+
+    def _owns(self, sid: str, epoch: m.Epoch) -> bool:
+        root = self.roots.get(sid)
+        return root is not None and root.owns(epoch)
+
+    def _suspect(self, address: str) -> None:
+        if self.roster.on_suspect(address):
+            self._loop.call_later(PROBE_S, self.exchange.probe, address)
+
+    # -- housekeeping
+
+    def _every(self, seconds: float, again: Callable[[], None]) -> None:
+        self._timers[again] = self._loop.call_later(seconds, again)
+
+    def _tick(self) -> None:
+        self._every(TICK_S, self._tick)
+        self.roster.tick()
+        for root in list(self.roots.values()):
+            root.check()
+
+    def _heartbeat(self) -> None:
+        self._every(HEARTBEAT_S, self._heartbeat)
+        models = {model: m.Places(0, 0) for model in self._manifests}
+        beat = m.Heartbeat(m.WIRE, m.LEDGER, self.address, self.state, models)
+        self.transport.publish(subjects.heartbeat(self.address), m.encode(beat))
