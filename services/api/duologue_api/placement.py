@@ -11,6 +11,8 @@ from duologue.models import STAGES
 
 MISSING_S = 0.750
 """Three heartbeats."""
+HEARD_S = 0.300
+"""A heartbeat so recent outweighs a 503: the worker may just have reconnected."""
 LATE_S = 0.250
 """A loop that was later than this can't judge others yet."""
 SETTLE_S = 1.0
@@ -19,7 +21,7 @@ FORGET_S = 60.0
 
 
 class Life(Enum):
-    """How a worker stands: a silent or hung one may come back, one that is gone never does."""
+    """How a worker stands.  `GONE`: the server says that nobody listens there, and no heartbeat says otherwise."""
 
     ALIVE = "alive"
     SILENT = "silent"
@@ -56,6 +58,7 @@ class Roster:
     def on_heartbeat(self, beat: Heartbeat) -> None:
         self._seen[beat.address] = Seen(beat, self._clock())
         self._suspected.pop(beat.address, None)
+        self._gone.pop(beat.address, None)
 
     def on_suspect(self, address: str) -> bool:
         """The server says that nobody listens there; returns whether to probe in `PROBE_S`.  The second such notice,
@@ -82,12 +85,12 @@ class Roster:
 
     def judge(self, address: str) -> Life:
         """Everybody counts as alive while the own connection or loop is in doubt."""
-        if address in self._gone:
-            return Life.GONE
         now = self._clock()
         if self._settled_s() < SETTLE_S or now - self._late < SETTLE_S:
             return Life.ALIVE
         seen = self._seen.get(address)
+        if address in self._gone and (seen is None or now - seen.at > HEARD_S):
+            return Life.GONE
         if seen is None or now - seen.at > MISSING_S:
             return Life.SILENT
         unit_s = min((self._unit_s.get(model, 1.0) for model in seen.beat.models), default=1.0)

@@ -34,6 +34,9 @@ from duologue_api.wiring import Place, told, wiring
 DRAIN_S = 4.5
 """From `session.close` to `session.closed` at most; LiveKit waits for 5 s."""
 SUSPENDED_S = 30.0
+"""A session whose worker is silent waits so long for it."""
+GONE_S = 3.0
+"""... and so long for one that has no connection any more: it may be reconnecting."""
 USAGE_S = 15.0
 """Session clock between two `session.usage.updated`."""
 
@@ -177,18 +180,19 @@ class Root:
         lives = {stage: self._house.roster.judge(self.places[stage].address) for stage in STAGES}
         lost = [stage for stage, life in lives.items() if life is not Life.ALIVE]
         now = self._house.clock()
-        if Life.GONE in lives.values():
-            self.fail(f"{', '.join(lost)} lost")
-        elif lost and self.state is State.ACTIVE:
-            self._enter(Input.LOST)
-            self._lost_at = now
-            log.warning("suspended", sid=self.sid, stages=lost)
-        elif lost and self._lost_at is not None and now - self._lost_at > SUSPENDED_S:
-            self.fail(f"{', '.join(lost)} silent")
-        elif not lost and self.state is State.SUSPENDED:
-            self._enter(Input.BACK)
+        if not lost:
             self._lost_at = None
-            log.info("resumed", sid=self.sid)
+            if self.state is State.SUSPENDED:
+                self._enter(Input.BACK)
+                log.info("goes on", sid=self.sid)
+            return
+        if self._lost_at is None:
+            self._lost_at = now
+            log.warning("stages lost", sid=self.sid, stages=lost)
+        if self.state is State.ACTIVE:
+            self._enter(Input.LOST)
+        if now - self._lost_at > (GONE_S if Life.GONE in lives.values() else SUSPENDED_S):
+            self.fail(f"{', '.join(lost)} lost")
 
     def on_failed(self, failed: m.Failed) -> None:
         """An owner gave the session up."""
@@ -249,6 +253,8 @@ class Root:
         telemetry.START_SECONDS.labels(model).observe(house.clock() - self._began)
         log.info("session started", sid=self.sid, model=model)
         self._client.send(events.SessionStarted(session=self._resource(), client_event_id=self._start_event))
+        for notice in self._config.notices:
+            self._client.send(events.Info(code=notice.code, message=notice.message))
         self._timers.append(asyncio.get_running_loop().call_later(house.limits.lifetime_s, self._expire))
         self._keep("active")
         self._notice("opened")

@@ -103,7 +103,7 @@ class Endpoint:
         """A unit that arrived from `sender`.  `until` is set for one that was held before."""
         now = self._clock()
         inlet = self.inlets.get(envelope.src)
-        verdict = inlet.judge(envelope.unit, envelope.epoch) if inlet else Verdict.HELD
+        verdict = inlet.judge(envelope.unit, envelope.epoch) if inlet is not None else Verdict.HELD
         if envelope.to != self.epoch or envelope.dst != self.stage:
             verdict = Verdict.FENCED
         self.counts[verdict] += 1

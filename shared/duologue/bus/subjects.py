@@ -35,6 +35,11 @@ def inbox(address: str) -> str:
     return f"{ROOT}.in.{address}"
 
 
+def is_inbox(subject: str) -> bool:
+    """Whether bundles of units go there."""
+    return subject.startswith(f"{ROOT}.in.")
+
+
 def acks(address: str) -> str:
     """Acknowledgements and the server's 503 notices to `address`."""
     return f"{ROOT}.ack.{address}"

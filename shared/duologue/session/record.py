@@ -10,7 +10,7 @@ MAX_AGE_S = 3600.0
 
 
 class SessionRecord(Struct, frozen=True):
-    """`root_epochs` are (root epoch, first unit, pod's address) in order; `context_starts` are (start, from unit)."""
+    """`root_epochs` are (root epoch, first unit, pod's address) in order; `context_starts` are (start, from unit), none meaning (0, 0)."""
 
     v: int = WIRE
     ledger: int = LEDGER
@@ -21,7 +21,7 @@ class SessionRecord(Struct, frozen=True):
     seed: int = 0
     route: Told = {}
     root_epochs: list[tuple[int, int, str]] = []
-    context_starts: list[tuple[int, int]] = [(0, 0)]
+    context_starts: list[tuple[int, int]] = []
     tenant: str = ""
     resume_token_hash: str = ""
     units: int = 0

@@ -86,7 +86,7 @@ class Owner:
 
     def _arrived(self, edge: Edge) -> Envelope | None:
         inlet = self.endpoint.inlets.get(edge.src)
-        return inlet.peek(self.unit - edge.lag) if inlet else None
+        return inlet.peek(self.unit - edge.lag) if inlet is not None else None
 
     def stepped(self, result: Result, horizon: int) -> None:
         """Uses the inputs of the unit that was stepped, and sends its outputs.  Raises `KeyError` if the model gave

@@ -6,16 +6,15 @@ import os
 import signal
 import sys
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import structlog
 from prometheus_client import start_http_server
 
 from duologue.bus.nats import NatsTransport
-from duologue.models import STAGES, manifest
+from duologue.models import manifest
 from duologue.stage.engine import ThreadEngine
-from duologue.stage.model import StageModel
+from duologue.stage.loading import load
 from duologue.stage.shell import Shell, ShellSettings
 
 EXIT_ENGINE_DEATH = 70
@@ -42,15 +41,6 @@ class WorkerSettings:
     gather_s: float | None = None
     ring_bytes: int = 16 << 20
     announce: bool = False
-
-
-def load(stage: str, model: str, options: dict[str, Any]) -> StageModel[Any]:
-    """The model half of `model` for `stage`.  Raises `UnknownModel`, `BadOption`, or what loading raises."""
-    if stage not in STAGES:
-        raise ValueError(f"no stage {stage!r}; there is {', '.join(STAGES)}")
-    module = import_module(f"duologue_{stage}.{manifest(model).id}")
-    loaded: StageModel[Any] = module.load(options)
-    return loaded
 
 
 async def run(settings: WorkerSettings) -> int:

@@ -1,0 +1,110 @@
+"""A whole deployment in one process over the bus in memory: for `duologue offline`, and for tests in virtual time.
+
+It is made of the same pod, roots, shells and model halves as any other; only the transport, the clock and the engine
+are others.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from duologue.bus.memory import MemoryBus, MemoryTransport
+from duologue.models import STAGES, Manifest, manifest
+from duologue.stage.engine import InlineEngine
+from duologue.stage.loading import load
+from duologue.stage.shell import Shell, ShellSettings
+
+
+class InProcess:
+    """One pod, and `workers` shells of each stage (1 by default).  To be used within a running loop:
+
+    async with InProcess("parrot") as deployment:
+        session = deployment.pod.connect(client)
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        session_options: Mapping[str, Any] | None = None,
+        worker_options: Mapping[str, Any] | None = None,
+        workers: Mapping[str, int] | None = None,
+        settings: ShellSettings | None = None,
+        limits: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        bus: MemoryBus | None = None,
+        gather_s: float | None = None,
+    ) -> None:
+        self.bus = bus or MemoryBus()
+        self.manifest: Manifest = manifest(model)
+        self.shells: list[Shell] = []
+        self.transports: list[MemoryTransport] = []
+        self.fatal: list[str] = []
+        self._session_options = self.manifest.session_options(session_options or {})
+        self._worker_options = self.manifest.worker_options(worker_options or {})
+        self._counts = {stage: (workers or {}).get(stage, 1) for stage in STAGES}
+        self._settings = settings or ShellSettings()
+        self._limits, self._seed, self._gather_s = dict(limits or {}), seed, gather_s
+
+    async def __aenter__(self) -> "InProcess":
+        loop = asyncio.get_running_loop()
+        api = import_module("duologue_api.pod")
+        root = import_module("duologue_api.root")
+        for stage, count in self._counts.items():
+            for _ in range(count):
+                await self.add_worker(stage)
+        self.pod = api.Pod(
+            await self._transport("api"),
+            {self.manifest.id: self.manifest},
+            options={self.manifest.id: self._session_options},
+            clock=loop.time,
+            limits=root.Limits(seed=self._seed, **self._limits),
+            gather_s=self._gather_s,
+            rng=random.Random(0),
+        )
+        await self.pod.start()
+        await self._until(lambda: not self.pod.roster.lacking(self.manifest.id))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.pod.stop()
+        for shell in self.shells:
+            await shell.stop()
+        for transport in self.transports:
+            await transport.close()
+
+    async def add_worker(self, stage: str) -> Shell:
+        """Starts one more worker."""
+        loop = asyncio.get_running_loop()
+        engine = InlineEngine(loop)
+        model = load(stage, self.manifest.id, {**self._worker_options, "sleep": engine.sleep})
+        transport = await self._transport(stage)
+        shell = Shell(
+            stage,
+            self.manifest,
+            model,
+            transport,
+            engine,
+            clock=loop.time,
+            settings=self._settings,
+            fatal=self.fatal.append,
+        )
+        await shell.start()
+        self.shells.append(shell)
+        return shell
+
+    def shell(self, stage: str) -> Shell:
+        """The first worker of `stage`."""
+        return next(shell for shell in self.shells if shell.stage == stage)
+
+    async def _transport(self, name: str) -> MemoryTransport:
+        transport = MemoryTransport(self.bus, f"{name}{len(self.transports)}")
+        await transport.connect()
+        self.transports.append(transport)
+        return transport
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await asyncio.sleep(0.01)

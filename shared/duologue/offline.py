@@ -1,0 +1,126 @@
+"""`duologue offline`: a recording through a model, in one process and virtual time, with every stage boundary kept."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from duologue.bus import messages as m
+from duologue.bus import subjects
+from duologue.bus.memory import MemoryBus
+from duologue.bus.transport import Message
+from duologue.inprocess import InProcess
+from duologue.models import Manifest
+from duologue.virtual import run_virtual
+
+AHEAD_UNITS = 25
+"""Input is fed at most so many units ahead of the output, so that no backlog bound is met."""
+STALL_S = 3600.0
+
+
+class OfflineError(RuntimeError):
+    """The session ended before all of the input was answered."""
+
+
+class Boundaries:
+    """Everything that passes a stage boundary, as the bus carries it."""
+
+    def __init__(self, manifest: Manifest, bus: MemoryBus) -> None:
+        self._manifest = manifest
+        self._arrays: defaultdict[str, dict[int, npt.NDArray[Any]]] = defaultdict(dict)
+        self._records: defaultdict[int, dict[str, Any]] = defaultdict(dict)
+        bus.observe(self._on_message)
+
+    def _on_message(self, message: Message) -> None:
+        if not subjects.is_inbox(message.subject):
+            return
+        for envelope in m.decode(message.data, m.Bundle).units:
+            arrays = self._manifest.boundaries(envelope.src, envelope.dst, envelope.body.arrays())
+            for name, array in arrays.items():
+                self._arrays[name][envelope.unit] = array
+            record = self._records[envelope.unit]
+            record.update(envelope.records)
+            if envelope.text:
+                record["text"] = envelope.text
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Name → values of all units, stacked along a new first axis; samples run on without one."""
+        stacked = {name: np.stack([units[u] for u in sorted(units)]) for name, units in self._arrays.items()}
+        return {name: array.reshape(-1) if name.endswith("pcm16") else array for name, array in stacked.items()}
+
+    def records(self) -> list[dict[str, Any]]:
+        return [{"unit": unit, **self._records[unit]} for unit in sorted(self._records)]
+
+
+class Recorder:
+    """The client of an offline session."""
+
+    def __init__(self) -> None:
+        self.samples: list[bytes] = []
+        self.failure = ""
+        self.moved = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.started = False
+
+    def send(self, event: Any) -> None:
+        name = type(event).__name__
+        if name == "OutputAudioDelta":
+            self.samples.append(event.delta)
+        elif name == "SessionStarted":
+            self.started = True
+        elif name == "ErrorEvent":
+            self.failure = self.failure or f"{event.error.code}: {event.error.message}"
+        self.moved.set()
+
+    def end(self, code: int, reason: str) -> None:
+        self.ended.set()
+        self.moved.set()
+
+
+async def _run(model: str, pcm: npt.NDArray[np.int16], options: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+    session, worker = dict(options.get("session", {})), dict(options.get("worker", {}))
+    config_of = import_module("duologue_api.live.config").check
+    async with InProcess(model, session_options=session, worker_options=worker, seed=seed) as deployment:
+        boundaries = Boundaries(deployment.manifest, deployment.bus)
+        client = Recorder()
+        root = deployment.pod.connect(client)
+        root.start(config_of({"model": model, **options.get("live", {})}, deployment.pod.models()), None)
+        unit = deployment.manifest.unit_samples
+        for at in range(0, len(pcm), unit):
+            while len(client.samples) + AHEAD_UNITS < at // unit and not client.ended.is_set():
+                await _moved(client)
+            root.append(pcm[at : at + unit].astype("<i2").tobytes(), None)
+        while not client.started and not client.ended.is_set():
+            await _moved(client)
+        while len(client.samples) < len(pcm) // unit and not client.ended.is_set():
+            await _moved(client)
+        if not client.ended.is_set():
+            root.request_close(None)
+        await client.ended.wait()
+        root.disconnected()
+        if client.failure or deployment.fatal:
+            raise OfflineError(client.failure or deployment.fatal[0])
+        arrays = boundaries.arrays()
+        arrays["pcm16"] = np.frombuffer(b"".join(client.samples), "<i2").astype(np.int16)
+        return {"arrays": arrays, "records": boundaries.records()}
+
+
+async def _moved(client: Recorder) -> None:
+    client.moved.clear()
+    await client.moved.wait()
+
+
+def run(
+    model: str, pcm: npt.NDArray[np.int16], options: Mapping[str, Any] | None = None, seed: int | None = None
+) -> dict[str, Any]:
+    """Runs `pcm` (int16 [samples] at the model's input rate) through `model`.
+
+    `options`: `session` and `worker` are the model's options, `live` further fields of `session.start`.  Returns
+    `arrays` (name → array; `pcm16` is the output, int16 at the output rate, whole units) and `records` (one dict a
+    unit).  Raises `OfflineError`, `BadOption`.
+    """
+    return run_virtual(_run(model, pcm, options or {}, seed), limit_s=STALL_S + 10 * len(pcm) / 8000)
