@@ -107,11 +107,9 @@ class Llm:
 
     def horizon(self, state: State) -> int:
         """What was collected lies within the context; how much of it is said already, and the count `k`, show only
-        from the first unit of the utterance in question on; the runs reach back `ENDS_AFTER` units."""
-        within = [state.context_start, state.next - ENDS_AFTER]
-        if state.started >= 0:
-            within.append(state.first)
-        return max(0, min(within))
+        from the first unit of the utterance in question on.  No run of before the context matters: each is counted
+        from a unit that was collected."""
+        return state.context_start if state.started < 0 else min(state.context_start, state.first)
 
     def close(self, state: State) -> None:
         state.heard.clear()
