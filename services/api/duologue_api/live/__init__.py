@@ -1,0 +1,1 @@
+"""The Live protocol's primary WebSocket: commands in, events out."""

@@ -1,0 +1,194 @@
+"""Text frames into commands.  What is not one is `Refused`, and the session lives on."""
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+import pybase64
+
+from duologue_api.live.refused import Refused, shown
+
+MAX_FRAME_BYTES = 4 << 20
+MAX_START_BYTES = 1 << 20
+"""Of `session`: it has to be read as a whole, at once, on the loop that all sessions share."""
+MAX_DEPTH = 64
+MAX_BRACKETS = 1 << 16
+"""Objects and arrays of a frame; to follow the nesting of more would take too long."""
+MAX_EVENT_ID = 512
+"""Characters."""
+SAMPLE_BYTES = 2
+
+UNSUPPORTED = frozenset(
+    {
+        "session.update",
+        "session.input_audio.mute",
+        "session.input_audio.unmute",
+        "session.instructions.append",
+        "session.thinking.append",
+        "session.commentary.append",
+        "session.output_audio.fixture.play",
+        "response.item.create",
+        "response.create",
+        "decision.create",
+        "decision.item.create",
+        "decision.item.delete",
+        "transport.dtmf.send",
+    }
+)
+"""Commands of the protocol that this server doesn't carry out: refused each time, never swallowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    session: object
+    """Decoded JSON, not yet checked."""
+    event_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    pcm: bytes
+    """int16 little-endian, at least one sample."""
+    event_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    event_id: str | None
+
+
+Command = Start | Append | Close
+
+
+class _Append(msgspec.Struct, tag_field="type", tag="session.input_audio.append", gc=False):
+    audio: str
+    event_id: str | None = None
+
+
+class _Frame(msgspec.Struct, gc=False):
+    """Any command; what is not asked for is skipped, and costs no Python object."""
+
+    type: msgspec.Raw = msgspec.Raw()
+    event_id: msgspec.Raw = msgspec.Raw()
+    session: msgspec.Raw = msgspec.Raw()
+
+
+_append = msgspec.json.Decoder(_Append)
+_frame = msgspec.json.Decoder(_Frame)
+_text = msgspec.json.Decoder(str)
+_anything = msgspec.json.Decoder()
+
+_STRING = re.compile(r'"(?>[^"\\]+|\\.)*+"?', re.DOTALL)
+_NOT_BRACKET = re.compile(r"[^\[\]]+")
+_ALIKE = str.maketrans("{}", "[]")
+
+
+def parse(text: str) -> Command:
+    """One text frame.  Unknown fields beside those of the command are ignored.  Raises `Refused`."""
+    if len(text) > MAX_FRAME_BYTES or (not text.isascii() and len(text.encode()) > MAX_FRAME_BYTES):
+        raise Refused("invalid_event", f"The frame is longer than {MAX_FRAME_BYTES} bytes.")
+    if _too_deep(text):
+        raise Refused("invalid_event", f"The frame is nested more than {MAX_DEPTH} deep, or too much.")
+    try:
+        frame = _append.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return _parse_any(text)
+    return _audio(frame.audio, _checked_id(frame.event_id, "session.input_audio.append"))
+
+
+def _parse_any(text: str) -> Command:
+    try:
+        frame = _frame.decode(text)
+    except msgspec.ValidationError:
+        raise Refused("invalid_event", "The frame is not a JSON object.") from None
+    except (msgspec.DecodeError, RecursionError):
+        raise Refused("invalid_event", "The frame is not JSON.") from None
+    command = _string(frame.type)
+    given_id = bytes(frame.event_id)
+    event_id = None if given_id in (b"", b"null") else _string(frame.event_id)
+    if event_id is None and given_id not in (b"", b"null"):
+        raise Refused("invalid_event", "event_id is not a string.", param="event_id", command=command)
+    event_id = _checked_id(event_id, command)
+    match command:
+        case None:
+            raise Refused("invalid_event", "type must be a string.", param="type", event_id=event_id)
+        case "session.start":
+            return Start(_session(frame.session, event_id), event_id)
+        case "session.close":
+            return Close(event_id)
+        case "session.input_audio.append":
+            raise _bad_audio("audio must be a string of base64.", event_id)
+        case _ if command in UNSUPPORTED:
+            why = f"{command} is not supported by this server."
+            raise Refused("unsupported_event", why, param="type", event_id=event_id, command=command)
+    raise Refused("invalid_event", f"Unknown type: {shown(command)}.", param="type", event_id=event_id)
+
+
+def _string(raw: msgspec.Raw) -> str | None:
+    try:
+        return _text.decode(raw)
+    except msgspec.DecodeError:
+        return None
+
+
+def _checked_id(event_id: str | None, command: str | None) -> str | None:
+    if event_id is not None and len(event_id) > MAX_EVENT_ID:
+        why = f"event_id is longer than {MAX_EVENT_ID} characters."
+        raise Refused("invalid_event", why, param="event_id", command=command)
+    return event_id
+
+
+def _session(raw: msgspec.Raw, event_id: str | None) -> object:
+    size = len(bytes(raw))
+    if not size:
+        raise Refused(
+            "missing_required_parameter",
+            "Missing required parameter: 'session'.",
+            param="session",
+            event_id=event_id,
+            command="session.start",
+        )
+    why = f"longer than {MAX_START_BYTES} bytes"
+    if size <= MAX_START_BYTES:
+        try:
+            decoded: object = _anything.decode(raw)
+            return decoded
+        except (msgspec.DecodeError, RecursionError) as error:
+            why = str(error)  # JSON by its grammar, but with a number out of range or half a surrogate pair
+    raise Refused(
+        "invalid_value",
+        f"Invalid value: 'session': {why}.",
+        param="session",
+        event_id=event_id,
+        command="session.start",
+    )
+
+
+def _audio(audio: str, event_id: str | None) -> Append:
+    if not audio:
+        raise _bad_audio("audio is empty.", event_id)
+    try:
+        pcm = pybase64.b64decode(audio, validate=True)
+    except ValueError:
+        raise _bad_audio("audio is not valid base64.", event_id) from None
+    if len(pcm) % SAMPLE_BYTES:
+        raise _bad_audio("PCM16 audio must contain an even number of bytes.", event_id)
+    return Append(pcm, event_id)
+
+
+def _bad_audio(why: str, event_id: str | None) -> Refused:
+    command = "session.input_audio.append"
+    return Refused("invalid_audio", why, param="audio", event_id=event_id, command=command)
+
+
+def _too_deep(text: str) -> bool:
+    """Whether brackets nest more than `MAX_DEPTH`.  Almost every frame is through at the first line."""
+    opened = text.count("{") + text.count("[")
+    if opened <= MAX_DEPTH:
+        return False
+    if opened > MAX_BRACKETS:
+        return True
+    brackets = _NOT_BRACKET.sub("", _STRING.sub("", text).translate(_ALIKE))
+    for _ in range(MAX_DEPTH):
+        brackets = brackets.replace("[]", "")
+    return bool(brackets)

@@ -1,0 +1,78 @@
+"""The seam between the edge, which knows sockets and HTTP, and the pod with its roots, which know neither."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from duologue_api.live.config import SessionConfig
+from duologue_api.live.events import ServerEvent
+
+
+class Draining(Exception):
+    """The pod takes no more sessions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatus:
+    """A model of this deployment, as clients see it."""
+
+    id: str
+    description: str
+    ready: bool
+    """Each of the four stages has a live worker."""
+    voices: tuple[str, ...]
+    """The first is the default; none: the model has one voice of its own, without a name."""
+    unit_s: float
+
+
+class Client(Protocol):
+    """What a root talks to: the edge, `offline`, a test."""
+
+    def send(self, event: ServerEvent) -> None:
+        """Never waits; what it queues is bounded.  Nothing is sent after `end`."""
+        ...
+
+    def end(self, code: int, reason: str) -> None:
+        """Closes the transport with `code` once everything sent before is out.  Only the first call counts."""
+        ...
+
+
+class Session(Protocol):
+    """A root as the edge sees it.  All but `room` return at once.  An exception out of any of them ends this
+    session, with `internal_error`."""
+
+    def start(self, config: SessionConfig, event_id: str | None) -> None:
+        """Called at most once, before `append` and `request_close`."""
+        ...
+
+    def append(self, pcm: bytes, event_id: str | None) -> None:
+        """`pcm`: int16 little-endian at the session's rate, at least one sample.  May come before
+        `session.started` went out."""
+        ...
+
+    def request_close(self, event_id: str | None) -> None:
+        """Called at most once; no `append` follows it."""
+        ...
+
+    def disconnected(self) -> None:
+        """The last call, made exactly once: the transport is gone or going, also when the root itself ended it."""
+        ...
+
+    async def room(self) -> None:
+        """Returns when more input may be read.  The socket is not read in the meantime, its pongs included: with
+        20 s of waiting and of input still unread in the network, the transport gives the client up."""
+        ...
+
+
+class Host(Protocol):
+    """The pod."""
+
+    def connect(self, client: Client) -> Session:
+        """A root in the state before `session.start`.  Raises `Draining`."""
+        ...
+
+    def models(self) -> Sequence[ModelStatus]: ...
+
+    def ready(self) -> tuple[bool, str]:
+        """Readiness, and why not."""
+        ...
