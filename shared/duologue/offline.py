@@ -14,7 +14,7 @@ from duologue.bus import subjects
 from duologue.bus.memory import MemoryBus
 from duologue.bus.transport import Message
 from duologue.inprocess import InProcess
-from duologue.models import Manifest
+from duologue.models import Manifest, manifest, split_options
 from duologue.virtual import run_virtual
 
 AHEAD_UNITS = 25
@@ -50,7 +50,9 @@ class Boundaries:
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Name → values of all units, stacked along a new first axis; samples run on without one."""
         stacked = {name: np.stack([units[u] for u in sorted(units)]) for name, units in self._arrays.items()}
-        return {name: array.reshape(-1) if name.endswith("pcm16") else array for name, array in stacked.items()}
+        return {
+            name: array.reshape(-1) if name.endswith("pcm16") else array for name, array in stacked.items()
+        }
 
     def records(self) -> list[dict[str, Any]]:
         return [{"unit": unit, **self._records[unit]} for unit in sorted(self._records)]
@@ -81,14 +83,17 @@ class Recorder:
         self.moved.set()
 
 
-async def _run(model: str, pcm: npt.NDArray[np.int16], options: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
-    session, worker = dict(options.get("session", {})), dict(options.get("worker", {}))
+async def _run(
+    model: str, pcm: npt.NDArray[np.int16], options: Mapping[str, Any], seed: int | None
+) -> dict[str, Any]:
+    live = options.get("live", {})
+    worker, session = split_options(manifest(model), {k: v for k, v in options.items() if k != "live"})
     config_of = import_module("duologue_api.live.config").check
     async with InProcess(model, session_options=session, worker_options=worker, seed=seed) as deployment:
         boundaries = Boundaries(deployment.manifest, deployment.bus)
         client = Recorder()
         root = deployment.pod.connect(client)
-        root.start(config_of({"model": model, **options.get("live", {})}, deployment.pod.models()), None)
+        root.start(config_of({"model": model, **live}, deployment.pod.models()), None)
         unit = deployment.manifest.unit_samples
         for at in range(0, len(pcm), unit):
             while len(client.samples) + AHEAD_UNITS < at // unit and not client.ended.is_set():
@@ -119,7 +124,7 @@ def run(
 ) -> dict[str, Any]:
     """Runs `pcm` (int16 [samples] at the model's input rate) through `model`.
 
-    `options`: `session` and `worker` are the model's options, `live` further fields of `session.start`.  Returns
+    `options`: the model's options, of a session or of a worker; `live`: further fields of `session.start`.  Returns
     `arrays` (name → array; `pcm16` is the output, int16 at the output rate, whole units) and `records` (one dict a
     unit).  Raises `OfflineError`, `BadOption`.
     """

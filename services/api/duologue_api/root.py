@@ -13,15 +13,14 @@ import structlog
 
 from duologue import telemetry
 from duologue.bus import messages as m
-from duologue.bus import subjects
 from duologue.bus.endpoint import Endpoint, window_units
 from duologue.bus.exchange import Exchange
 from duologue.bus.transport import Transport
 from duologue.draws import seed_of
 from duologue.errors import BROKEN, NORMAL, RETRY, CloseReason, kind
 from duologue.models import ROOT, STAGES, Manifest
-from duologue.session.keeper import Keeper
-from duologue.session.record import BUCKET, MAX_AGE_S, SessionRecord
+from duologue.session.chronicler import Chronicler
+from duologue.session.record import SessionRecord
 from duologue_api.intake import Intake
 from duologue_api.live import events
 from duologue_api.live.config import SessionConfig
@@ -256,8 +255,7 @@ class Root:
         for notice in self._config.notices:
             self._client.send(events.Info(code=notice.code, message=notice.message))
         self._timers.append(asyncio.get_running_loop().call_later(house.limits.lifetime_s, self._expire))
-        self._keep("active")
-        self._notice("opened")
+        self._chronicle("opened")
         if self._close_wanted:
             self.request_close(self._close_wanted[0])
 
@@ -344,8 +342,7 @@ class Root:
             telemetry.UNITS_SHED.labels(model).inc(self._intake.shed)
             counts = {"units_in": self._intake.units, "units_out": self.units_out, "shed": self._intake.shed}
             log.info("session ended", sid=self.sid, reason=reason, **counts)
-            self._keep("closed")
-            self._notice("closed", reason=reason, **counts)
+            self._chronicle("closed", reason=reason, **counts)
         self._house.forget(self)
 
     # -- saying so
@@ -383,8 +380,9 @@ class Root:
     def _error(self, code: str, message: str, event_id: str | None = None) -> None:
         self._client.send(events.error(code, message, client_event_id=event_id))
 
-    def _keep(self, state: str) -> None:
-        self._keeper.write(
+    def _chronicle(self, what: str, **detail: Any) -> None:
+        state = "closed" if what == "closed" else "active"
+        self._chronicler.write(
             SessionRecord(
                 sid=self.sid,
                 model=self._config.model,
@@ -396,7 +394,4 @@ class Root:
                 units=self.units_out,
             )
         )
-
-    def _notice(self, what: str, **detail: Any) -> None:
-        event = m.Event(m.WIRE, what, self.sid, {"model": self._config.model, **detail})
-        self._house.transport.publish(subjects.event(what, self.sid), m.encode(event))
+        self._chronicler.tell(what, model=self._config.model, **detail)

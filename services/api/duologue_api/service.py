@@ -19,6 +19,10 @@ from duologue_api.server import make_server
 EXIT_BUS_CLOSED = 69
 """sysexits.h EX_UNAVAILABLE: the bus closed the connection for good."""
 
+EXIT_SERVER_ENDED = 70
+STOP_S = 6.0
+"""For what is still being sent when the server is told to stop."""
+
 log = structlog.get_logger()
 
 
@@ -32,7 +36,10 @@ class ApiSettings:
     models: tuple[str, ...]
     keys: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
+    seed: int | None = None
+    lifetime_s: float = 3600.0
+    input_backlog_s: float = 5.0
+    ring_bytes: int = 16 << 20
     start_timeout_s: float = 60.0
     drain_s: float = 10.0
     gather_s: float | None = None
@@ -46,17 +53,59 @@ async def run(settings: ApiSettings) -> int:
     options = {model: found.session_options(settings.options) for model, found in manifests.items()}
     ended: asyncio.Future[int] = loop.create_future()
 
-    def end(code: int) -> None:
+    def end(code: int, why: str) -> None:
         if not ended.done():
+            log.info("api ends", why=why, code=code)
             ended.set_result(code)
 
     transport = NatsTransport(
-        settings.nats_url, name="duologue-api", on_closed=lambda why: (log.error("bus closed", why=why), end(EXIT_BUS_CLOSED))[1]
+        settings.nats_url, name="duologue-api", on_closed=lambda why: end(EXIT_BUS_CLOSED, why)
     )
     await transport.connect()
     pod = Pod(
-        transport, manifests, options=options, clock=loop.time, limits=settings.limits, gather_s=settings.gather_s
+        transport,
+        manifests,
+        options=options,
+        clock=loop.time,
+        limits=Limits(settings.input_backlog_s, settings.lifetime_s, settings.ring_bytes, settings.seed),
+        gather_s=settings.gather_s,
     )
     await pod.start()
     app = create_app(pod, keys=settings.keys, start_timeout_s=settings.start_timeout_s)
     server = make_server(app, settings.host, settings.port)
+    serving = asyncio.create_task(server.serve())
+    serving.add_done_callback(lambda _: end(EXIT_SERVER_ENDED, "the server ended"))
+    draining: asyncio.Task[None] | None = None
+
+    async def drained() -> None:
+        pod.drain()
+        try:
+            await asyncio.wait_for(pod.empty.wait(), settings.drain_s)
+        except TimeoutError:
+            log.warning("drain ended with sessions left", pod=pod.address, sessions=len(pod.roots))
+        end(0, "drained")
+
+    def on_signal() -> None:
+        nonlocal draining
+        if draining is None:
+            draining = asyncio.create_task(drained())
+        else:
+            end(0, "second signal")
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, on_signal)
+    url = f"http://{settings.host}:{server.port}"
+    log.info("api ready", pod=pod.address, url=url, models=settings.models)
+    if settings.announce:
+        print(
+            json.dumps(
+                {"ready": True, "role": "api", "address": pod.address, "url": url, "pid": os.getpid()}
+            ),
+            flush=True,
+        )
+    code = await ended
+    await pod.stop()
+    server.should_exit = True
+    await asyncio.wait({serving}, timeout=STOP_S)
+    await transport.close()
+    return code

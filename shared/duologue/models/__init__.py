@@ -10,6 +10,7 @@ from duologue.models.manifest import (
     UnknownModel,
     manifest,
     models,
+    split_options,
 )
 
 MODELS = ("parrot",)

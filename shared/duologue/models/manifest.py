@@ -89,3 +89,20 @@ def models() -> tuple[str, ...]:
     from duologue.models import MODELS
 
     return MODELS
+
+
+def split_options(found: Manifest, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The workers' and the sessions' of `options`: each goes to where the model knows it.  Raises `BadOption`."""
+    for_workers: dict[str, Any] = {}
+    for_sessions: dict[str, Any] = {}
+    for name, value in options.items():
+        refusals = []
+        for known, taken in ((found.worker_options, for_workers), (found.session_options, for_sessions)):
+            try:
+                known({name: value})
+                taken[name] = value
+            except BadOption as error:
+                refusals.append(str(error))
+        if len(refusals) == 2:
+            raise BadOption(f"{name}: of a worker, {refusals[0]}; of a session, {refusals[1]}")
+    return for_workers, for_sessions

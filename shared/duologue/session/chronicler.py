@@ -1,16 +1,20 @@
-"""Writes a session's record without making anybody wait for the store."""
+"""What a root leaves behind of its session: the record in the store, and notices for observers.  Nobody waits for it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 
 from duologue import telemetry
-from duologue.bus.messages import Malformed, decode, encode
-from duologue.bus.transport import Bucket, TransportError, WrongRevision
-from duologue.session.record import BUCKET, SessionRecord
+from duologue.bus import subjects
+from duologue.bus.messages import WIRE, Event, Malformed, decode, encode
+from duologue.bus.transport import Bucket, Transport, TransportError, WrongRevision
+from duologue.session.record import BUCKET, MAX_AGE_S, SessionRecord
 
 RETRY_S = 1.0
+LAST_RETRIES = 3
+"""For the record of a session that is over."""
 
 log = structlog.get_logger()
 
@@ -39,6 +43,14 @@ class Keeper:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
+    def tell(self, what: str, **detail: Any) -> None:
+        """Tells observers that `what` happened to the session."""
+        event = Event(WIRE, what, self._sid, detail)
+        self._transport.publish(subjects.event(what, self._sid), encode(event))
+
+    def _bucket(self) -> Awaitable[Bucket]:
+        return self._transport.bucket(BUCKET, max_age_s=MAX_AGE_S)
+
     async def _run(self) -> None:
         failures = 0
         while (record := self._newest) is not None:
@@ -57,7 +69,7 @@ class Keeper:
                 failures += 1
                 telemetry.STORE_ERRORS.labels(BUCKET).inc()
                 log.warning("record not written", sid=self._sid, error=str(error), failures=failures)
-                if record.state == "closed" and failures > self._last_retries:
+                if record.state == "closed" and failures > LAST_RETRIES:
                     return
                 self._newest = self._newest or record
                 await asyncio.sleep(RETRY_S)
