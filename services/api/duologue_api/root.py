@@ -86,11 +86,7 @@ class Root:
         self._context_used = -1.0
         self._usage_told = 0.0
         self._closing: tuple[CloseReason, str | None] = ("close_requested", None)
-        self._keeper = Keeper(
-            sid,
-            lambda: house.transport.bucket(BUCKET, max_age_s=MAX_AGE_S),
-            fenced=lambda: self.fail("fenced"),
-        )
+        self._chronicler = Chronicler(sid, house.transport, fenced=lambda: self.fail("fenced"))
 
     # -- what the edge sees
 

@@ -27,4 +27,5 @@ __all__ = [
     "UnknownModel",
     "manifest",
     "models",
+    "split_options",
 ]

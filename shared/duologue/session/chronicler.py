@@ -19,20 +19,13 @@ LAST_RETRIES = 3
 log = structlog.get_logger()
 
 
-class Keeper:
+class Chronicler:
     """One session's record: at most one write under way, always of the newest state; a failed one is retried until
     it succeeds or the next `write` replaces it.  Sessions go on meanwhile; durability is then degraded, and counted.
     `fenced` is called when another root holds the record."""
 
-    def __init__(
-        self,
-        sid: str,
-        bucket: Callable[[], Awaitable[Bucket]],
-        *,
-        fenced: Callable[[], None],
-        last_retries: int = 3,
-    ) -> None:
-        self._sid, self._bucket, self._fenced, self._last_retries = sid, bucket, fenced, last_retries
+    def __init__(self, sid: str, transport: Transport, *, fenced: Callable[[], None]) -> None:
+        self._sid, self._transport, self._fenced = sid, transport, fenced
         self._revision = 0
         self._newest: SessionRecord | None = None
         self._task: asyncio.Task[None] | None = None
