@@ -153,8 +153,10 @@ class Root:
 
     def disconnected(self) -> None:
         """The client's transport has ended, with or without a close."""
+        before = self.state
         self._enter(Input.GONE)
-        self._end("client_gone")
+        if before is not State.CLOSED:
+            self._end("client_gone")
 
     async def room(self) -> None:
         if self.state not in (State.CONNECTING, State.CLOSED):
