@@ -1,0 +1,244 @@
+"""`duologue talk FILE.wav`: a conversation with any Live server, the caller's part from a recording."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from duologue.audio.resample import to_rate
+from duologue.audio.wav import read_wav, write_wav
+from duologue.cli.failure import Failure
+from duologue.cli.options import URL
+from duologue.client import (
+    Event,
+    LiveClient,
+    Model,
+    SessionRefused,
+    TalkResult,
+    TranscriptDelta,
+    Unreachable,
+    models,
+    stream,
+)
+
+Pcm = npt.NDArray[np.int16]
+WINDOW_S = 2.0
+"""Without a pace: input ahead of the output, and at least two units."""
+
+
+def talk(
+    file: Annotated[
+        Path, typer.Argument(envvar="DUO_FILE", help="The recording, a WAV file.", metavar="FILE.wav")
+    ],
+    url: Annotated[str, typer.Option(envvar="DUO_URL", help="The server.")] = URL,
+    out: Annotated[
+        Path | None, typer.Option(envvar="DUO_OUT", help="Save the answer here.", metavar="REPLY.wav")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="DUO_JSON", help="Print one JSON object and nothing else.")
+    ] = False,
+    key: Annotated[str | None, typer.Option(envvar="DUO_KEY", help="The server's bearer key.")] = None,
+    model: Annotated[
+        str | None, typer.Option(envvar="DUO_MODEL", help="Default: the first that the server offers.")
+    ] = None,
+    instructions: Annotated[
+        str | None, typer.Option(envvar="DUO_INSTRUCTIONS", help="Instructions for the model.")
+    ] = None,
+    voice: Annotated[str | None, typer.Option(envvar="DUO_VOICE", help="Voice of the model.")] = None,
+    rate: Annotated[
+        int, typer.Option(envvar="DUO_RATE", help="Sample rate of the session: 24000 or 16000.")
+    ] = 24000,
+    chunk_ms: Annotated[
+        float, typer.Option(envvar="DUO_CHUNK_MS", min=0.1, help="Audio of an append.")
+    ] = 20.0,
+    chunk_bytes: Annotated[
+        int | None, typer.Option(envvar="DUO_CHUNK_BYTES", min=2, help="The same in bytes, an even number.")
+    ] = None,
+    tail: Annotated[
+        float, typer.Option(envvar="DUO_TAIL", min=0, help="Seconds of silence after the recording.")
+    ] = 0.0,
+    pace: Annotated[float, typer.Option(envvar="DUO_PACE", help="Multiple of real time.")] = 1.0,
+    no_pace: Annotated[
+        bool, typer.Option("--no-pace", envvar="DUO_NO_PACE", help="As fast as the answers come.")
+    ] = False,
+) -> int:
+    """Stream a recording, print what is said, save the answer."""
+    if rate not in (24000, 16000):
+        raise typer.BadParameter(f"{rate} is neither 24000 nor 16000", param_hint="--rate")
+    if pace <= 0:
+        raise typer.BadParameter(f"{pace:g} is no pace", param_hint="--pace")
+    if chunk_bytes is None:
+        chunk_bytes = max(1, round(chunk_ms / 1000 * rate)) * 2
+    if chunk_bytes % 2:
+        raise typer.BadParameter(f"{chunk_bytes} is odd", param_hint="--chunk-bytes")
+    pcm16 = _load(file, rate, tail)
+    chosen = _choose(url, key, model)
+    unit = round(chosen.unit_s * rate) if chosen.unit_s else None
+    show = _Screen(len(pcm16), rate, Console(stderr=True, quiet=as_json))
+
+    async def conversation() -> TalkResult:
+        async with LiveClient.connect(
+            url, model=chosen.id, api_key=key, instructions=instructions, voice=voice, rate=rate
+        ) as client:
+            return await stream(
+                pcm16,
+                client,
+                chunk_bytes=chunk_bytes,
+                pace=None if no_pace else pace,
+                window_s=max(WINDOW_S, 2 * (chosen.unit_s or 0)),
+                unit_samples=unit,
+                on_event=show.event,
+                on_sent=show.sent,
+            )
+
+    with show.running():
+        result = _reach(conversation)
+    if out is not None:
+        write_wav(out, result.pcm16, rate)
+    if as_json:
+        typer.echo(orjson.dumps(_summary(result, out)))
+    else:
+        show.summary(result, out)
+    if result.close_reason != "close_requested":
+        raise Failure(f"the server ended the session: {result.close_reason}")
+    return 0
+
+
+def _load(file: Path, rate: int, tail_s: float) -> Pcm:
+    recording = read_wav(file)
+    pcm16 = to_rate(recording.samples, recording.rate, rate)
+    if not len(pcm16):
+        raise Failure(f"{file}: the recording is empty")
+    return np.concatenate([pcm16, np.zeros(round(tail_s * rate), np.int16)])
+
+
+def _choose(url: str, key: str | None, model: str | None) -> Model:
+    """The model to talk to.  Other servers may have no list of models; then it must be named."""
+    try:
+        found = models(url, api_key=key)
+    except Unreachable as error:
+        raise Failure(f"{error} (`duologue up` starts a server on this machine)") from None
+    except SessionRefused as error:
+        if model is None or error.status in (401, 403):
+            raise
+        found = ()
+    if model is None and not found:
+        raise Failure("the server offers no model")
+    return next((entry for entry in found if model in (None, entry.id)), Model(model or ""))
+
+
+def _reach(conversation: Any) -> TalkResult:
+    try:
+        result: TalkResult = asyncio.run(conversation())
+        return result
+    except Unreachable as error:
+        raise Failure(f"{error} (`duologue up` starts a server on this machine)") from None
+
+
+def _summary(result: TalkResult, out: Path | None) -> dict[str, Any]:
+    first = result.first_audio_s
+    return {
+        "session": result.session,
+        "model": result.model,
+        "input_samples": result.input_samples,
+        "units_in": result.units_in,
+        "units_out": result.units_out,
+        "output_samples": len(result.pcm16),
+        "first_audio_ms": None if first is None else round(first * 1000, 1),
+        "transcript": result.text,
+        "fragments": [
+            {"text": part.text, "start_ms": part.start_ms, "end_ms": part.end_ms}
+            for part in result.transcript
+        ],
+        "notices": [
+            {"type": each.type, "code": each.code, "message": each.message} for each in result.notices
+        ],
+        "seconds": round(result.seconds, 3),
+        "usage_seconds": result.usage_seconds,
+        "close_reason": result.close_reason,
+        "out": None if out is None else str(out),
+    }
+
+
+class Lines:
+    """Puts transcript fragments into lines: a pause or a long line ends one."""
+
+    PAUSE_MS = 800
+    WIDTH = 72
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._start_ms = self._end_ms = 0
+
+    def add(self, part: TranscriptDelta) -> str | None:
+        """The line that is complete with this fragment's coming, if one is."""
+        done = None
+        paused = part.start_ms - self._end_ms >= self.PAUSE_MS
+        if self.text and (paused or (len(self.text) >= self.WIDTH and part.text[:1].isspace())):
+            done = self.rest()
+        if not self.text:
+            self._start_ms = part.start_ms
+        self.text += part.text
+        self._end_ms = part.end_ms
+        return done
+
+    def rest(self) -> str | None:
+        """The line so far."""
+        text, self.text = self.text.strip(), ""
+        return f"{self._start_ms / 1000:7.2f} s  {text}" if text else None
+
+
+class _Screen:
+    def __init__(self, samples: int, rate: int, console: Console) -> None:
+        self._console = console
+        self._rate = rate
+        self._said, self._heard = Lines(), Lines()
+        self._progress = Progress(
+            BarColumn(),
+            TextColumn("{task.fields[at]}"),
+            TextColumn("{task.fields[line]}", markup=False),
+            console=console,
+            transient=True,
+        )
+        self._task = self._progress.add_task("", total=samples, at="", line="")
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        with self._progress:
+            yield
+            for lines, sign in ((self._said, "<"), (self._heard, ">")):
+                self._print(lines.rest(), sign)
+
+    def sent(self, samples: int) -> None:
+        self._progress.update(self._task, completed=samples, at=f"{samples / self._rate:.1f} s")
+
+    def event(self, event: Event) -> None:
+        if isinstance(event, TranscriptDelta):
+            lines, sign = (self._heard, ">") if event.heard else (self._said, "<")
+            self._print(lines.add(event), sign)
+            self._progress.update(self._task, line=self._said.text.strip()[-60:])
+
+    def summary(self, result: TalkResult, out: Path | None) -> None:
+        for notice in result.notices:
+            self._console.print(f"{notice.type}: {notice.message} ({notice.code})", markup=False)
+        units = "" if result.units_in is None else f" ({result.units_out} of {result.units_in} units)"
+        first = "none" if result.first_audio_s is None else f"after {result.first_audio_s:.2f} s"
+        parts = [
+            f"{result.model} {result.session}",
+            f"{result.input_samples / self._rate:.1f} s in, {len(result.pcm16) / self._rate:.1f} s out{units}",
+            f"first audio {first}",
+            *([f"saved {out}"] if out is not None else []),
+        ]
+        self._console.print(" · ".join(parts), markup=False, highlight=False)
+
+    def _print(self, line: str | None, sign: str) -> None:
+        if line is not None:
+            self._progress.console.print(f"{sign} {line}", markup=False, highlight=False)

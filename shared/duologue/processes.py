@@ -1,0 +1,130 @@
+"""The processes of a deployment on this machine, and what is told about them."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from duologue.models import BadOption, Manifest, manifest
+from duologue.supervisor import Child, Ready, Spec
+
+API_RANK, WORKER_RANK = 0, 1
+"""The APIs end first: their sessions' ends free the workers, which then have nothing to drain."""
+API_DRAIN_S, DRAIN_S = 0.5, 5.0
+"""The sessions of an API that ends have nowhere to go here."""
+
+
+@dataclass(frozen=True)
+class UpSettings:
+    """`nats_url` joins a server that runs already.  `keys` empty: open, on loopback as always.  With `port` 0 each
+    API pod takes any port, else they take `port`, `port` + 1, …"""
+
+    model: str
+    port: int = 8700
+    workers: Mapping[str, int] = field(default_factory=dict)
+    api_pods: int = 1
+    seed: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+    nats_url: str | None = None
+    data_dir: Path | None = None
+    start_timeout_s: float = 120.0
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment of all processes beyond this one's."""
+
+
+def split_options(found: Manifest, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The workers' and the sessions' of `options`: each goes to where the model knows it.  Raises `BadOption`."""
+    for_workers: dict[str, Any] = {}
+    for_sessions: dict[str, Any] = {}
+    for name, value in options.items():
+        refusals = []
+        for known, taken in ((found.worker_options, for_workers), (found.session_options, for_sessions)):
+            try:
+                known({name: value})
+                taken[name] = value
+            except BadOption as error:
+                refusals.append(str(error))
+        if len(refusals) == 2:
+            raise BadOption(f"{name}: of a worker, {refusals[0]}; of a session, {refusals[1]}")
+    return for_workers, for_sessions
+
+
+def specs(settings: UpSettings, nats_url: str) -> list[Spec]:
+    """All processes but NATS.  Keys and NATS credentials go by environment, where other users can't see them.
+    Raises `UnknownModel`, `BadOption`."""
+    for_workers, for_sessions = split_options(manifest(settings.model), settings.options)
+    program = [sys.executable, "-m", "duologue"]
+    # What `up` was itself given by environment is not meant for those it starts.
+    meant_for_up = dict.fromkeys(("DUO_OPTION", "DUO_KEYS_FILE", "DUO_NO_AUTH", "DUO_KEY"), "")
+    env = {**settings.env, **meant_for_up, "DUO_NATS": nats_url}
+    common = ["--model", settings.model, "--announce"]
+    found = []
+    for stage, count in settings.workers.items():
+        command = [*program, "worker", stage, *common, "--metrics-port", "0", "--drain-s", f"{DRAIN_S:g}"]
+        command += _as_flags(for_workers)
+        for number in range(1, count + 1):
+            found.append(Spec(f"{stage}-{number}", _always(command), WORKER_RANK, env))
+    for pod in range(settings.api_pods):
+        command = [*program, "api", *common, "--host", "127.0.0.1", "--drain-s", f"{API_DRAIN_S:g}"]
+        command += _as_flags(for_sessions)
+        command += ["--seed", str(settings.seed)] if settings.seed is not None else []
+        command += [] if settings.keys else ["--no-auth"]
+        port = settings.port + pod if settings.port else 0
+        of_api = {**env, "DUO_KEY": " ".join(settings.keys)}
+        found.append(Spec(f"api-{pod + 1}", _at_port(command, port), API_RANK, of_api))
+    return found
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What runs, once it is ready."""
+
+    nats_url: str
+    nats_pid: int | None
+    children: Sequence[Child]
+
+    def summary(self) -> dict[str, Any]:
+        """The JSON object of `duologue up --json`."""
+        apis = [child for child in self.children if child.spec.rank == API_RANK]
+        workers = [child for child in self.children if child.spec.rank == WORKER_RANK]
+        urls = [str((child.ready or {})["url"]) for child in apis]
+        live = [f"{url.replace('http', 'ws', 1)}/v1/live/sessions" for url in urls]
+        return {
+            "url": urls[0],
+            "live_url": live[0],
+            "live_urls": live,
+            "nats_url": self.nats_url,
+            "nats_pid": self.nats_pid,
+            "api_pids": [child.pid for child in apis],
+            "workers": [_worker(child) for child in workers],
+        }
+
+
+def _always(command: Sequence[str]) -> Callable[[Ready | None], Sequence[str]]:
+    return lambda _: command
+
+
+def _at_port(command: Sequence[str], port: int) -> Callable[[Ready | None], Sequence[str]]:
+    """One that was given any port gets the same again, since clients know it."""
+
+    def with_port(first: Ready | None) -> Sequence[str]:
+        taken = int(str(first["url"]).rpartition(":")[2]) if first else port
+        return [*command, "--port", str(taken)]
+
+    return with_port
+
+
+def _as_flags(options: Mapping[str, Any]) -> list[str]:
+    flags = []
+    for name, value in options.items():
+        flags += ["--option", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
+    return flags
+
+
+def _worker(child: Child) -> dict[str, Any]:
+    said = child.ready or {}
+    stage, _, worker = str(said["address"]).partition(".")
+    return {"stage": stage, "worker": worker, "pid": child.pid, "metrics_url": said.get("metrics_url")}

@@ -1,0 +1,608 @@
+"""The command line: flags and their environment variables, what reaches the services, and one line an error."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+
+from duologue import allinone
+from duologue.audio.wav import read_wav, write_wav
+from duologue.cli import main, talk
+from duologue.cli.app import app
+from duologue.cli.failure import Failure
+from duologue.cli.options import parse_options, parse_workers, read_keys
+from duologue.client import (
+    Closed,
+    ErrorEvent,
+    Model,
+    SessionRefused,
+    TalkResult,
+    TranscriptDelta,
+    Unreachable,
+)
+from duologue.models import BadOption, manifest
+from duologue.processes import Deployment, UpSettings, specs, split_options
+from duologue.supervisor import Child, Guard, StartFailed
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in [name for name in os.environ if name.startswith("DUO_")]:
+        monkeypatch.delenv(name)
+
+
+@dataclass
+class Service:
+    """Stands in for a module with a settings class and `run`."""
+
+    code: int = 0
+    error: Exception | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, **settings: Any) -> dict[str, Any]:
+        self.settings = settings
+        return settings
+
+    async def run(self, _: Any) -> int:
+        if self.error is not None:
+            raise self.error
+        return self.code
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Service:
+    service = Service()
+    module = SimpleNamespace(WorkerSettings=service.take, run=service.run)
+    monkeypatch.setitem(sys.modules, "duologue.stage.worker", module)
+    return service
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Service:
+    service = Service()
+    module = SimpleNamespace(ApiSettings=service.take, run=service.run)
+    monkeypatch.setitem(sys.modules, "duologue_api.service", module)
+    return service
+
+
+# ---------------------------------------------------------------- the whole
+
+
+def test_every_flag_has_an_environment_variable() -> None:
+    group: Any = typer.main.get_command(app)
+    assert sorted(group.commands) == ["api", "bench", "offline", "talk", "up", "worker"]
+    for command in [group, *group.commands.values()]:
+        for parameter in command.params:
+            if parameter.name not in ("help", "version"):
+                assert str(parameter.envvar).startswith("DUO_"), f"{command.name}: {parameter.name}"
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("duologue 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["up", "--nonsense"], "No such option"),
+        (["worker", "llm"], "Missing option '--model'"),
+        (["worker", "nose", "--model", "parrot"], "'nose' is none of encoder, llm, talker, codec"),
+        (["up", "--port", "70000"], "--port"),
+        (["up", "--port", "65535", "--api-pods", "2"], "2 pods from port 65535 on"),
+        (["up", "--workers", "encoder=x"], "'encoder=x' is not STAGE=N"),
+        (["up", "--option", "loop"], "'loop' is not K=V"),
+        (["--log-level", "loud", "up"], "'loud' is none of debug"),
+        (["api", "--key", "k", "--no-auth"], "either they or --no-auth"),
+        (["talk", "a.wav", "--chunk-bytes", "3"], "3 is odd"),
+        (["talk", "a.wav", "--rate", "8000"], "neither 24000 nor 16000"),
+        (["talk", "a.wav", "--pace", "0"], "0 is no pace"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_exit_code_2(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    [line] = captured.err.splitlines()
+    assert line.startswith("duologue: ")
+    assert says in line
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (Failure("it is broken"), "it is broken"),
+        (FileNotFoundError(2, "No such file or directory", "x.wav"), "x.wav: No such file or directory"),
+        (OSError(98, "Address already in use"), "[Errno 98] Address already in use"),
+        (BadOption("no option 'x'"), "no option 'x'"),
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero (--debug shows where)"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_1(
+    error: Exception, says: str, worker: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker.error = error
+    assert main(["worker", "llm", "--model", "parrot"]) == 1
+    assert capsys.readouterr().err == f"duologue: {says}\n"
+
+
+def test_debug_shows_where(worker: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker.error = ZeroDivisionError("division by zero")
+    with pytest.raises(ZeroDivisionError):
+        main(["--debug", "worker", "llm", "--model", "parrot"])
+    monkeypatch.setenv("DUO_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["worker", "llm", "--model", "parrot"])
+
+
+# ---------------------------------------------------------------- values
+
+
+def test_workers() -> None:
+    assert parse_workers("") == {"encoder": 1, "llm": 1, "talker": 1, "codec": 1}
+    assert parse_workers("llm=2, codec=0") == {"encoder": 1, "llm": 2, "talker": 1, "codec": 0}
+    for bad in ("llm", "llm=", "llm=-1", "nose=1", "llm=100000"):
+        with pytest.raises(typer.BadParameter):
+            parse_workers(bad)
+
+
+def test_options() -> None:
+    assert parse_options(["a=1", "b=0.5", "c=true", "d=text", "e=", "f=x=y", "g=null", 'h="q"', "i=[1]"]) == {
+        "a": 1,
+        "b": 0.5,
+        "c": True,
+        "d": "text",
+        "e": "",
+        "f": "x=y",
+        "g": None,
+        "h": '"q"',
+        "i": "[1]",
+    }
+    assert parse_options(None) == {}
+    for bad in ("a", "=1"):
+        with pytest.raises(typer.BadParameter):
+            parse_options([bad])
+
+
+def test_keys(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# ours\none\n\n  two  \none\n")
+    assert read_keys(["zero"], file) == ("zero", "one", "two")
+    assert read_keys(None, None) == ()
+    for key in ("", " ", "a b", "ä", "a\x00"):
+        with pytest.raises(Failure, match="printable ASCII"):
+            read_keys([key], None)
+    file.write_text("# none\n")
+    with pytest.raises(Failure, match="no key in the file"):
+        read_keys(None, file)
+
+
+# ---------------------------------------------------------------- worker and api
+
+
+def test_worker_settings(worker: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker.code = 70
+    monkeypatch.setenv("DUO_NATS", "nats://there:1")
+    monkeypatch.setenv("DUO_OPTION", "row_ms=2 batch_ms=3")
+    assert main(["worker", "llm", "--model", "parrot", "--gather-ms", "5", "--metrics-port", "0"]) == 70
+    assert worker.settings == {
+        "stage": "llm",
+        "model": "parrot",
+        "nats_url": "nats://there:1",
+        "options": {"row_ms": 2, "batch_ms": 3},
+        "metrics_port": 0,
+        "announce": True,
+        "gather_s": 0.005,
+    }
+    assert main(["worker", "llm", "--model", "m", "--no-announce", "--places", "3", "--drain-s", "0"]) == 70
+    assert (worker.settings["announce"], worker.settings["places"], worker.settings["drain_s"]) == (
+        False,
+        3,
+        0,
+    )
+    assert worker.settings["metrics_port"] is None
+
+
+def test_the_real_settings_take_what_the_command_line_gives() -> None:
+    from duologue.stage.worker import WorkerSettings
+    from duologue_api.service import ApiSettings
+
+    flags = {
+        "places",
+        "memory_bytes",
+        "metrics_port",
+        "metrics_host",
+        "drain_s",
+        "gather_s",
+        "announce",
+        "options",
+    }
+    assert flags | {"stage", "model", "nats_url"} <= set(WorkerSettings.__dataclass_fields__)
+    flags = {
+        "seed",
+        "start_timeout_s",
+        "lifetime_s",
+        "input_backlog_s",
+        "drain_s",
+        "gather_s",
+        "announce",
+        "options",
+    }
+    assert flags | {"host", "port", "nats_url", "models", "keys"} <= set(ApiSettings.__dataclass_fields__)
+
+
+def test_api_settings(api: Service, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("secret\n")
+    arguments = ["--host", "0.0.0.0", "--port", "0", "--seed", "7", "--keys-file", str(tmp_path / "keys")]
+    assert main(["api", *arguments, "--model", "parrot", "--option", "loop=true"]) == 0
+    assert api.settings == {
+        "host": "0.0.0.0",
+        "port": 0,
+        "nats_url": "nats://127.0.0.1:4222",
+        "models": ("parrot",),
+        "keys": ("secret",),
+        "options": {"loop": True},
+        "announce": True,
+        "seed": 7,
+    }
+    assert main(["api", "--no-auth"]) == 0
+    assert (api.settings["host"], api.settings["keys"]) == ("127.0.0.1", ())
+    assert "parrot" in api.settings["models"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "no keys: give --key or --keys-file, or --no-auth"),
+        (["--no-auth", "--host", "0.0.0.0"], "this machine only, not on 0.0.0.0"),
+        (["--no-auth", "--host", "example.org"], "this machine only"),
+        (["--no-auth", "--model", "nobody"], "no model 'nobody' here; there is parrot"),
+    ],
+)
+def test_api_refuses_to_start(
+    arguments: list[str], says: str, api: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["api", *arguments]) == 1
+    assert says in capsys.readouterr().err
+    assert not api.settings
+
+
+# ---------------------------------------------------------------- up
+
+
+def test_up_starts_what_was_asked_for() -> None:
+    workers = {"encoder": 1, "llm": 2, "talker": 0, "codec": 1}
+    settings = UpSettings("parrot", 8700, workers, 2, 5, {"row_ms": 2, "loop": True}, keys=("k1", "k2"))
+    found = {spec.name: spec for spec in specs(settings, "nats://secret@here")}
+    assert list(found) == ["encoder-1", "llm-1", "llm-2", "codec-1", "api-1", "api-2"]
+    llm = " ".join(found["llm-2"].command(None)[1:])
+    assert llm == (
+        "-m duologue worker llm --model parrot --announce --metrics-port 0 --drain-s 5 --option row_ms=2"
+    )
+    api = " ".join(found["api-2"].command(None)[1:])
+    assert api == (
+        "-m duologue api --model parrot --announce --host 127.0.0.1 --drain-s 0.5 --option loop=true "
+        "--seed 5 --port 8701"
+    )
+    assert found["api-1"].rank < found["llm-1"].rank, "the APIs end first"
+    assert found["api-1"].env["DUO_KEY"] == "k1 k2"
+    assert found["llm-1"].env["DUO_KEY"] == ""
+    assert found["llm-1"].env["DUO_NATS"] == "nats://secret@here"
+
+
+def test_up_without_keys_or_port() -> None:
+    [*_, api] = specs(UpSettings("parrot", 0, {"llm": 1}), "nats://here")
+    assert list(api.command(None))[-3:] == ["--no-auth", "--port", "0"]
+    assert list(api.command({"url": "http://127.0.0.1:4711"}))[-2:] == ["--port", "4711"]
+
+
+def test_options_go_to_where_the_model_knows_them() -> None:
+    found = manifest("parrot")
+    assert split_options(found, {"row_ms": 1, "loop": True}) == ({"row_ms": 1}, {"loop": True})
+    with pytest.raises(BadOption, match="nonsense"):
+        split_options(found, {"nonsense": 1})
+
+
+def test_up_tells_what_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[UpSettings] = []
+
+    async def run(settings: UpSettings, report: Any, on_ready: Any) -> int:
+        asked.append(settings)
+        guard = Guard()
+        children = [Child(spec, guard, report) for spec in specs(settings, "nats://here")]
+        for child in children:
+            stage = child.spec.name.partition("-")[0]
+            said = {"ready": True, "address": f"{stage}.{stage[:3]}-1", "metrics_url": "http://m"}
+            child.ready = {**said, "url": "http://127.0.0.1:8701"} if stage == "api" else said
+        on_ready(Deployment("nats://here", 11, children))
+        report("llm-1", "a line")
+        return 0
+
+    monkeypatch.setattr(allinone, "run", run)
+    assert main(["up", "--json", "--workers", "llm=2", "--port", "0", "--seed", "3", "--data-dir", "d"]) == 0
+    captured = capsys.readouterr()
+    [line] = captured.out.splitlines()
+    found = json.loads(line)
+    assert [worker["stage"] for worker in found["workers"]] == ["encoder", "llm", "llm", "talker", "codec"]
+    assert found["workers"][1] == {"stage": "llm", "worker": "llm-1", "pid": None, "metrics_url": "http://m"}
+    live = "ws://127.0.0.1:8701/v1/live/sessions"
+    assert (found["url"], found["live_url"], found["live_urls"]) == ("http://127.0.0.1:8701", live, [live])
+    assert (found["nats_url"], found["nats_pid"], found["api_pids"]) == ("nats://here", 11, [None])
+    assert captured.err == "[llm-1] a line\n"
+    assert (asked[0].seed, asked[0].data_dir, asked[0].env) == (3, Path("d"), {"DUO_LOG_LEVEL": "info"})
+
+    assert main(["--log-level", "debug", "up"]) == 0
+    assert "http://127.0.0.1:8701" in capsys.readouterr().out
+    assert asked[1].env == {"DUO_LOG_LEVEL": "debug", "DUO_LOG_FORMAT": "text"}
+
+
+def test_up_fails_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    async def run(*_: Any) -> int:
+        raise StartFailed("api-1: port 8700 is taken")
+
+    monkeypatch.setattr(allinone, "run", run)
+    assert main(["up", "--json"]) == 1
+    assert capsys.readouterr() == ("", "duologue: api-1: port 8700 is taken\n")
+    monkeypatch.undo()
+    assert main(["up", "--json", "--model", "nobody"]) == 1
+    assert "no model 'nobody'" in capsys.readouterr().err
+    assert main(["up", "--nats", "nats://x", "--data-dir", "d"]) == 1
+
+
+# ---------------------------------------------------------------- offline
+
+
+def test_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    calls: list[tuple[str, list[int], dict[str, Any], int | None]] = []
+
+    def run(model: str, pcm16: Any, options: dict[str, Any], seed: int | None) -> dict[str, Any]:
+        calls.append((model, pcm16.tolist(), options, seed))
+        return {"arrays": {"pcm16": pcm16 * 2}, "records": [{"unit": 0, "llm": np.int64(3)}]}
+
+    monkeypatch.setitem(sys.modules, "duologue.offline", SimpleNamespace(run=run))
+    wav, npz, scenario, out = (tmp_path / name for name in ("in.wav", "in.npz", "scenario.json", "out.npz"))
+    pcm16 = np.array([1, 2, 3], np.int16)
+    write_wav(wav, pcm16, 24000)
+    np.savez(npz, pcm16=pcm16)
+    scenario.write_text('{"loop": true}')
+
+    common = ["offline", "--model", "parrot", "--out", str(out)]
+    assert main([*common, "--input", str(wav), "--options", str(scenario), "--seed", "7"]) == 0
+    assert main([*common, "--input", str(npz)]) == 0
+    assert calls == [("parrot", [1, 2, 3], {"loop": True}, 7), ("parrot", [1, 2, 3], {}, None)]
+    with np.load(out) as archive:
+        assert archive["pcm16"].tolist() == [2, 4, 6]
+    assert json.loads((tmp_path / "out.json").read_text()) == [{"unit": 0, "llm": 3}]
+    capsys.readouterr()
+
+    np.savez(npz, other=pcm16)
+    scenario.write_text("[]")
+    (tmp_path / "bad.npz").write_bytes(b"no archive")
+    wrong = [
+        (["--input", str(npz)], "no array `pcm16`"),
+        (["--input", str(tmp_path / "bad.npz")], "bad.npz"),
+        (["--input", str(wav), "--options", str(scenario)], "not a JSON object"),
+        (["--input", str(scenario)], "not a WAV file"),
+        (["--input", str(tmp_path / "absent.wav")], "No such file"),
+    ]
+    for arguments, says in wrong:
+        assert main([*common, *arguments]) == 1
+        assert says in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- talk
+
+RESULT = TalkResult(
+    session="live_1",
+    model="parrot",
+    rate=24000,
+    input_samples=3840,
+    pcm16=np.arange(3840, dtype=np.int16),
+    transcript=(
+        TranscriptDelta({"type": "t"}, " u0", 0, 80, False),
+        TranscriptDelta({"type": "t"}, " u1", 80, 160, False),
+    ),
+    heard=(),
+    first_audio_s=0.12345,
+    first_audio_lag_s=0.05,
+    units_in=2,
+    units_out=2,
+    seconds=0.2,
+    usage_seconds=0.0,
+    close_reason="close_requested",
+    notices=(ErrorEvent({"type": "error"}, "input_backlog", "dropped"),),
+)
+
+
+class Server:
+    """What `talk` sees of a server."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, result: TalkResult = RESULT) -> None:
+        self.connected: list[dict[str, Any]] = []
+        self.streamed: list[tuple[Any, dict[str, Any]]] = []
+        self.models: tuple[Model, ...] | Exception = (Model("parrot", 0.08), Model("slow", 1.0))
+        self.result = result
+        monkeypatch.setattr(talk, "models", self._models)
+        monkeypatch.setattr(talk, "LiveClient", SimpleNamespace(connect=self._connect))
+        monkeypatch.setattr(talk, "stream", self._stream)
+
+    def _models(self, url: str, *, api_key: str | None) -> tuple[Model, ...]:
+        if isinstance(self.models, Exception):
+            raise self.models
+        return self.models
+
+    @asynccontextmanager
+    async def _connect(self, url: str, **options: Any) -> AsyncIterator[None]:
+        self.connected.append({"url": url, **options})
+        yield
+
+    async def _stream(self, pcm16: Any, _: None, **options: Any) -> TalkResult:
+        self.streamed.append((pcm16, options))
+        for part in self.result.transcript:
+            options["on_event"](part)
+        options["on_event"](Closed({"type": "session.closed"}, "close_requested", 0))
+        options["on_sent"](len(pcm16))
+        return self.result
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    write_wav(tmp_path / "talk.wav", np.arange(3840, dtype=np.int16), 24000)
+    return tmp_path / "talk.wav"
+
+
+def test_talk_prints_one_json_object(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = Server(monkeypatch)
+    out = recording.with_name("reply.wav")
+    assert main(["talk", str(recording), "--json", "--out", str(out), "--key", "k"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert json.loads(captured.out) == {
+        "session": "live_1",
+        "model": "parrot",
+        "input_samples": 3840,
+        "units_in": 2,
+        "units_out": 2,
+        "output_samples": 3840,
+        "first_audio_ms": 123.5,
+        "transcript": " u0 u1",
+        "fragments": [
+            {"text": " u0", "start_ms": 0, "end_ms": 80},
+            {"text": " u1", "start_ms": 80, "end_ms": 160},
+        ],
+        "notices": [{"type": "error", "code": "input_backlog", "message": "dropped"}],
+        "seconds": 0.2,
+        "usage_seconds": 0.0,
+        "close_reason": "close_requested",
+        "out": str(out),
+    }
+    assert (read_wav(out).samples * 32768).tolist() == list(range(3840))
+    [connected] = server.connected
+    assert connected == {
+        "url": "ws://127.0.0.1:8700",
+        "model": "parrot",
+        "api_key": "k",
+        "instructions": None,
+        "voice": None,
+        "rate": 24000,
+    }
+    [(pcm16, options)] = server.streamed
+    assert pcm16.tolist() == list(range(3840))
+    assert (options["chunk_bytes"], options["pace"], options["unit_samples"]) == (960, 1.0, 1920)
+
+
+def test_talk_settings(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(monkeypatch)
+    arguments = ["--tail", "0.5", "--rate", "16000", "--chunk-ms", "100", "--no-pace", "--model", "slow"]
+    assert main(["talk", str(recording), *arguments]) == 0
+    [(pcm16, options)] = server.streamed
+    assert len(pcm16) == 3840 * 16 // 24 + 8000
+    assert not pcm16[-8000:].any()
+    assert (options["chunk_bytes"], options["pace"], options["unit_samples"]) == (3200, None, 16000)
+    assert options["window_s"] == 2.0
+    assert server.connected[0]["model"] == "slow"
+
+
+def test_talk_shows_the_conversation(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Server(monkeypatch)
+    assert main(["talk", str(recording)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "< " in captured.err
+    assert "u0 u1" in captured.err
+    assert "dropped" in captured.err
+    assert "2 of 2 units" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("found", "arguments", "says"),
+    [
+        (Unreachable("ws://127.0.0.1:8700", "refused"), [], "`duologue up` starts a server"),
+        (
+            SessionRefused("invalid_api_key", "No valid API key", status=401),
+            ["--model", "m"],
+            "No valid API key",
+        ),
+        (SessionRefused("http_404", "no such page", status=404), [], "no such page"),
+        ((), [], "the server offers no model"),
+    ],
+)
+def test_talk_without_a_server_or_a_model(
+    found: Any, arguments: list[str], says: str, recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    server = Server(monkeypatch)
+    server.models = found
+    assert main(["talk", str(recording), *arguments]) == 1
+    assert says in capsys.readouterr().err
+    assert not server.connected
+
+
+def test_talk_to_a_server_without_a_list_of_models(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(monkeypatch)
+    server.models = SessionRefused("http_404", "no such page", status=404)
+    assert main(["talk", str(recording), "--model", "gpt"]) == 0
+    assert server.connected[0]["model"] == "gpt"
+    assert server.streamed[0][1]["unit_samples"] is None
+
+
+def test_talk_fails_when_the_server_ends_the_session(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dataclasses import replace
+
+    Server(monkeypatch, replace(RESULT, close_reason="expired", first_audio_s=None))
+    assert main(["talk", str(recording), "--json"]) == 1
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["first_audio_ms"] is None
+    assert captured.err == "duologue: the server ended the session: expired\n"
+
+
+def test_an_empty_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_wav(tmp_path / "none.wav", np.zeros(0, np.int16), 8000)
+    assert main(["talk", str(tmp_path / "none.wav")]) == 1
+    assert "the recording is empty" in capsys.readouterr().err
+
+
+def test_transcript_lines() -> None:
+    lines = talk.Lines()
+
+    def add(text: str, start_ms: int) -> str | None:
+        return lines.add(TranscriptDelta({"type": "t"}, text, start_ms, start_ms + 80, False))
+
+    assert add(" Hel", 1000) is None
+    assert add("lo", 1080) is None
+    assert add(" again", 2000) == "   1.00 s  Hello"
+    assert add("x" * 80, 2080) is None
+    assert add("yz", 2160) is None, "a word is not split"
+    assert add(" next", 2240) == f"   2.00 s  again{'x' * 80}yz"
+    assert lines.rest() == "   2.24 s  next"
+    assert lines.rest() is None
+
+
+def test_uvloop_or_not() -> None:
+    from duologue.cli import loop
+
+    async def main() -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    assert loop.run(main()).split(".")[0] in ("uvloop", "asyncio")
