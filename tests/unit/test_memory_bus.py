@@ -396,9 +396,28 @@ def test_a_store_that_is_down_and_one_that_was_wiped() -> None:
         bus.store.up = True
         assert await bucket.get("key") == Entry(b"value", revision)
         bus.store.wipe()
-        assert await bucket.get("key") is None
+        with pytest.raises(StoreUnavailable):
+            await bucket.get("key")
+        bucket = await a.bucket("things")
         with pytest.raises(WrongRevision):
             await bucket.update("key", b"newer", revision)
         await bucket.update("key", b"anew", 0)
 
     run_virtual(main())
+
+
+def test_what_nobody_writes_for_long_is_dropped() -> None:
+    async def main() -> list[list[str]]:
+        a, _ = await pair(MemoryBus())
+        bucket = await a.bucket("things", max_age_s=100)
+        seen = []
+        await bucket.put("left", b"")
+        await bucket.put("touched", b"")
+        await asyncio.sleep(60)
+        await bucket.put("touched", b"")
+        seen.append(await bucket.keys())
+        await asyncio.sleep(60)
+        seen.append(await bucket.keys())
+        return seen
+
+    assert run_virtual(main()) == [["left", "touched"], ["touched"]]

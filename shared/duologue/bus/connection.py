@@ -1,6 +1,7 @@
 """What a connection keeps by itself, whichever bus it is: its counters, and the requests under way."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -9,6 +10,10 @@ from duologue.bus.transport import Handler, Message, NoResponders, RequestTimeou
 
 MAX_PAYLOAD = 1 << 20
 """Bytes of a message; nats-server's own default."""
+OLDEST_SERVER = (2, 14)
+"""Version of nats-server: its 503 notices name the subject, and it has KV as used here."""
+
+_KEY = re.compile(r"(?!\.)[-/_=.a-zA-Z0-9]+(?<!\.)")
 
 
 @dataclass(slots=True)
@@ -29,6 +34,21 @@ def checked(subject: str, data: bytes, limit: int) -> None:
     sends one, so this must be found here."""
     if len(data) > limit:
         raise TransportError(f"{len(data)} bytes for {subject} are more than the bus takes: {limit}")
+
+
+def checked_key(key: str) -> str:
+    """Returns `key` if a bucket can have it; NATS's rule.  Raises `TransportError`."""
+    if not _KEY.fullmatch(key):
+        raise TransportError(f"{key!r} is no key")
+    return key
+
+
+def checked_prefix(prefix: str) -> str:
+    """Returns `prefix` if it is a key and a dot.  Raises `TransportError`."""
+    if not prefix.endswith("."):
+        raise TransportError(f"{prefix!r} does not end with a dot")
+    checked_key(prefix[:-1])
+    return prefix
 
 
 def hand_over(handler: Handler, message: Message) -> None:

@@ -184,6 +184,7 @@ class MemoryTransport:
         self._closed = False
         self._subscriptions: set[_Subscription] = set()
         self._requests = Requests(bus.new_inbox())
+        self._buckets: dict[str, MemoryBucket] = {}
 
     @property
     def bus(self) -> MemoryBus:
@@ -246,8 +247,11 @@ class MemoryTransport:
         return await self._requests.ask(self.publish, subject, data, timeout_s)
 
     async def bucket(self, name: str, *, max_value_bytes: int = 1 << 20, max_age_s: float = 0.0) -> Bucket:
-        bucket = MemoryBucket(self._bus.store, self._leg, name, max_value_bytes)
-        await bucket.keys()
+        bucket = self._buckets.get(name)
+        if bucket is None or bucket.lost:
+            bucket = MemoryBucket(self._bus.store, self._leg, name)
+            await bucket.make(max_value_bytes, max_age_s)
+            self._buckets[name] = bucket
         return bucket
 
     async def _leg(self) -> bool:

@@ -1,16 +1,33 @@
 """The key-value buckets of the bus in memory."""
 
-import re
+import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from itertools import count
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from duologue.bus.connection import checked_key, checked_prefix
 from duologue.bus.transport import Entry, StoreUnavailable, TransportError, WrongRevision
 
 T = TypeVar("T")
 
-KEY = re.compile(r"(?!\.)[-/_=.a-zA-Z0-9]+(?<!\.)")
-"""What a key may look like; NATS's rule."""
+
+class _Held(NamedTuple):
+    entry: Entry
+    written: float
+
+
+@dataclass(slots=True)
+class _Contents:
+    max_value_bytes: int
+    max_age_s: float
+    held: dict[str, _Held] = field(default_factory=dict)
+
+    def age(self, now: float) -> None:
+        """Drops what is too old."""
+        if self.max_age_s:
+            for key in [key for key, held in self.held.items() if now - held.written > self.max_age_s]:
+                del self.held[key]
 
 
 class MemoryStore:
@@ -19,15 +36,18 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.up = True
-        self._buckets: dict[str, dict[str, Entry]] = {}
+        self._buckets: dict[str, _Contents] = {}
         self._revisions = count(1)
 
     def wipe(self) -> None:
-        """Everything stored is gone."""
+        """All buckets are gone, until they are made again."""
         self._buckets.clear()
 
-    def contents(self, bucket: str) -> dict[str, Entry]:
-        return self._buckets.setdefault(bucket, {})
+    def make(self, bucket: str, max_value_bytes: int, max_age_s: float) -> None:
+        self._buckets.setdefault(bucket, _Contents(max_value_bytes, max_age_s))
+
+    def find(self, bucket: str) -> _Contents | None:
+        return self._buckets.get(bucket)
 
     def next_revision(self) -> int:
         return next(self._revisions)
@@ -37,64 +57,69 @@ class MemoryBucket:
     """`Bucket` of one transport.  `leg` carries a request there or an answer back and says whether it arrived: a
     write whose answer is lost was done all the same, as with the real store."""
 
-    def __init__(
-        self, store: MemoryStore, leg: Callable[[], Awaitable[bool]], name: str, max_value_bytes: int
-    ) -> None:
-        self._store, self._leg, self._name, self._max_value_bytes = store, leg, name, max_value_bytes
+    def __init__(self, store: MemoryStore, leg: Callable[[], Awaitable[bool]], name: str) -> None:
+        self.lost = False
+        """The bucket was found missing."""
+        self._store, self._leg, self._name = store, leg, name
+
+    async def make(self, max_value_bytes: int, max_age_s: float) -> None:
+        if not await self._leg() or not self._store.up:
+            raise StoreUnavailable(f"{self._name} can't be reached")
+        self._store.make(self._name, max_value_bytes, max_age_s)
+        if not await self._leg():
+            raise StoreUnavailable(f"no answer about {self._name}")
 
     async def get(self, key: str) -> Entry | None:
-        return await self._do(lambda held: held.get(_checked(key)))
+        checked_key(key)
+        return await self._do(lambda contents: contents.held[key].entry if key in contents.held else None)
 
     async def put(self, key: str, value: bytes) -> int:
-        return await self._do(lambda held: self._write(held, key, value))
+        return await self._do(lambda contents: self._write(contents, key, value))
 
     async def update(self, key: str, value: bytes, revision: int) -> int:
-        def act(held: dict[str, Entry]) -> int:
-            found = held[key].revision if key in held else 0
+        def act(contents: _Contents) -> int:
+            found = contents.held[key].entry.revision if key in contents.held else 0
             if found != revision:
                 raise WrongRevision(f"{self._name}/{key} is at revision {found}, not {revision}")
-            return self._write(held, key, value)
+            return self._write(contents, key, value)
 
         return await self._do(act)
 
     async def delete(self, key: str) -> None:
-        await self._do(lambda held: held.pop(_checked(key), None))
+        checked_key(key)
+        await self._do(lambda contents: contents.held.pop(key, None))
 
     async def purge(self, prefix: str) -> None:
         """Deletes all keys that begin with `prefix`, which ends with a dot."""
+        checked_prefix(prefix)
 
-        def act(held: dict[str, Entry]) -> None:
-            for key in [key for key in held if key.startswith(_dotted(prefix))]:
-                del held[key]
+        def act(contents: _Contents) -> None:
+            for key in [key for key in contents.held if key.startswith(prefix)]:
+                del contents.held[key]
 
         await self._do(act)
 
     async def keys(self, prefix: str = "") -> list[str]:
-        return await self._do(lambda held: [key for key in held if key.startswith(prefix)])
+        return await self._do(lambda contents: [key for key in contents.held if key.startswith(prefix)])
 
-    def _write(self, held: dict[str, Entry], key: str, value: bytes) -> int:
-        if len(value) > self._max_value_bytes:
-            raise TransportError(f"{len(value)} bytes are too many for {self._name}: {self._max_value_bytes}")
-        revision = self._store.next_revision()
-        held[_checked(key)] = Entry(value, revision)
-        return revision
+    def _write(self, contents: _Contents, key: str, value: bytes) -> int:
+        if len(value) > contents.max_value_bytes:
+            raise TransportError(
+                f"{len(value)} bytes are too many for {self._name}: {contents.max_value_bytes}"
+            )
+        entry = Entry(value, self._store.next_revision())
+        contents.held[checked_key(key)] = _Held(entry, asyncio.get_running_loop().time())
+        return entry.revision
 
-    async def _do(self, act: Callable[[dict[str, Entry]], T]) -> T:
+    async def _do(self, act: Callable[[_Contents], T]) -> T:
         if not await self._leg() or not self._store.up:
             raise StoreUnavailable(f"{self._name} can't be reached")
-        result = act(self._store.contents(self._name))
+        contents = self._store.find(self._name)
+        if contents is None:
+            self.lost = True
+            raise StoreUnavailable(f"there is no {self._name}")
+        contents.age(asyncio.get_running_loop().time())
+        result = act(contents)
         if not await self._leg():
             raise StoreUnavailable(f"no answer from {self._name}")
         return result
-
-
-def _checked(key: str) -> str:
-    if not KEY.fullmatch(key):
-        raise TransportError(f"{key!r} is no key")
-    return key
-
-
-def _dotted(prefix: str) -> str:
-    if not prefix.endswith("."):
-        raise TransportError(f"{prefix!r} does not end with a dot")
-    return prefix
