@@ -527,7 +527,7 @@ def test_http_refusals_have_openais_shape(
     assert error["code"] == code
 
 
-def test_unknown_sockets_are_not_found(address: str) -> None:
+def test_unknown_sockets_are_not_found(address: str, caplog: pytest.LogCaptureFixture) -> None:
     async def status(path: str) -> tuple[int, str]:
         with pytest.raises(InvalidStatus) as refused:
             await connect(f"ws://{address}{path}", proxy=None)
@@ -537,6 +537,7 @@ def test_unknown_sockets_are_not_found(address: str) -> None:
     attach = "/v1/live/sessions/live_1%2Fx/attach?graceful_close=true"
     assert asyncio.run(status(attach)) == (404, "session_id_not_found")
     assert asyncio.run(status("/v1/realtime")) == (404, "not_found")
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_the_sdk_lists_models(guarded: str) -> None:

@@ -57,15 +57,14 @@ def from_here(origin: str | None, host: str) -> bool:
         return True
     try:
         page, here = urlsplit(origin), urlsplit(f"//{host}")
-        page_port, here_port = page.port, here.port
+        ports = [None if port in _DEFAULT_PORTS else port for port in (page.port, here.port)]
     except ValueError:
         return False
     if page.scheme not in ("http", "https") or not page.hostname:
         return False
     if _loopback(page.hostname):
         return True
-    ports = {port for port in (page_port, here_port) if port not in _DEFAULT_PORTS}
-    return page.hostname == here.hostname and len(ports - {None}) + (None in ports) <= 1
+    return page.hostname == here.hostname and ports[0] == ports[1]
 
 
 def _loopback(name: str) -> bool:

@@ -63,6 +63,8 @@ class Outbound:
         if self.ending is not None:
             return
         if isinstance(event, OutputAudioDelta):
+            if not event.delta:
+                return
             self._audio.append((self._next(), event))
             self._audio_bytes += len(event.delta)
         else:

@@ -116,11 +116,15 @@ class _Connection:
 
     async def write(self) -> None:
         with suppress(*Gone):
-            try:
-                while (text := await self.outbound.next()) is not None:
-                    await self.websocket.send_text(text)
-            except (TypeError, ValueError) as bug:  # an event that can't be encoded
-                self.fail(bug)
+            while True:
+                try:
+                    text = await self.outbound.next()
+                except (TypeError, ValueError) as bug:  # an event that can't be encoded
+                    self.fail(bug)
+                    continue
+                if text is None:
+                    break
+                await self.websocket.send_text(text)
             code, reason = self.outbound.ending or (BROKEN, "")
             await self.websocket.close(code, reason)
 
