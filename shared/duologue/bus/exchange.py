@@ -4,12 +4,15 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import msgspec
 import structlog
+from prometheus_client import Counter, Histogram
 
 from duologue import telemetry
 from duologue.bus import subjects
+from duologue.bus.delivery import Verdict
 from duologue.bus.endpoint import Endpoint
 from duologue.bus.messages import (
     MAX_MESSAGE_BYTES,
@@ -139,9 +142,9 @@ class Exchange:
                 self.transport.publish(
                     subjects.inbox(address), encode(Bundle(WIRE, self.address, stamped)), reply
                 )
-                hop = self.role, subjects.role_of(address)
-                telemetry.BUNDLES.labels(*hop).inc()
-                telemetry.UNITS.labels(*hop).inc(len(part))
+                bundles, count = _sent(self.role, subjects.role_of(address))
+                bundles.inc()
+                count.inc(len(part))
 
     def _send_acks(self, endpoints: Iterable[Endpoint]) -> None:
         due: defaultdict[str, list[Ack]] = defaultdict(list)
@@ -172,17 +175,15 @@ class Exchange:
         if bundle.v != WIRE:
             telemetry.DROPPED.labels(self.role, "version").inc(max(1, len(bundle.units)))
             return
-        now = self._wall()
+        now, hop_seconds = self._wall(), _hop(subjects.role_of(bundle.sender), self.role)
         for envelope in bundle.units:
             endpoint = self._endpoints.get((envelope.sid, envelope.to))
             if endpoint is None:
                 telemetry.DROPPED.labels(self.role, "unaddressed").inc()
                 continue
             verdict = endpoint.offer(bundle.sender, envelope)
-            telemetry.ARRIVED.labels(self.role, verdict.value).inc()
-            telemetry.HOP_SECONDS.labels(subjects.role_of(bundle.sender), self.role).observe(
-                max(0.0, now - envelope.sent)
-            )
+            _arrived(self.role, verdict).inc()
+            hop_seconds.observe(max(0.0, now - envelope.sent))
 
     def _on_acks(self, message: Message) -> None:
         if message.no_responders:
@@ -199,6 +200,24 @@ class Exchange:
             for endpoint in self._by_sid.get(ack.sid, ()):
                 if endpoint.stage == ack.src:
                     endpoint.on_ack(ack)
+
+
+# Looking a metric up by its labels costs more than counting.
+
+
+@lru_cache(64)
+def _sent(role: str, to: str) -> tuple[Counter, Counter]:
+    return telemetry.BUNDLES.labels(role, to), telemetry.UNITS.labels(role, to)
+
+
+@lru_cache(64)
+def _arrived(role: str, verdict: Verdict) -> Counter:
+    return telemetry.ARRIVED.labels(role, verdict.value)
+
+
+@lru_cache(64)
+def _hop(sender: str, role: str) -> Histogram:
+    return telemetry.HOP_SECONDS.labels(sender, role)
 
 
 def _split(units: list[Envelope]) -> Iterable[list[Envelope]]:
