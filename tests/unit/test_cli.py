@@ -1,11 +1,13 @@
 """The command line: flags and their environment variables, what reaches the services, and one line an error."""
 
 import asyncio
+import errno
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,8 +40,6 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
     for name in [name for name in os.environ if name.startswith("DUO_")]:
         monkeypatch.delenv(name)
 
@@ -281,6 +281,12 @@ def test_api_refuses_to_start(
     assert main(["api", *arguments]) == 1
     assert says in capsys.readouterr().err
     assert not api.settings
+
+
+def test_a_port_that_is_taken(api: Service, capsys: pytest.CaptureFixture[str]) -> None:
+    api.error = OSError(errno.EADDRINUSE, "Address already in use")
+    assert main(["api", "--no-auth", "--port", "8701"]) == 1
+    assert capsys.readouterr().err == "duologue: port 8701 of 127.0.0.1 is taken: choose another --port\n"
 
 
 # ---------------------------------------------------------------- up
@@ -568,8 +574,6 @@ def test_talk_to_a_server_without_a_list_of_models(recording: Path, monkeypatch:
 def test_talk_fails_when_the_server_ends_the_session(
     recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from dataclasses import replace
-
     Server(monkeypatch, replace(RESULT, close_reason="expired", first_audio_s=None))
     assert main(["talk", str(recording), "--json"]) == 1
     captured = capsys.readouterr()

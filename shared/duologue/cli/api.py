@@ -1,5 +1,6 @@
 """`duologue api`: the HTTP and WebSocket edge with its session roots, as in a pod."""
 
+import errno
 import importlib
 import ipaddress
 from typing import Annotated
@@ -87,7 +88,12 @@ def api(
             gather_s=None if gather_ms is None else gather_ms / 1000,
         ),
     )
-    code: int = loop.run(service.run(settings))
+    try:
+        code: int = loop.run(service.run(settings))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Failure(f"port {port} of {host} is taken: choose another --port") from None
+        raise
     return code
 
 

@@ -228,7 +228,9 @@ class _Screen:
 
     def summary(self, result: TalkResult, out: Path | None) -> None:
         for notice in result.notices:
-            self._console.print(f"{notice.type}: {notice.message} ({notice.code})", markup=False)
+            self._console.print(
+                f"{notice.type}: {notice.message} ({notice.code})", markup=False, soft_wrap=True
+            )
         units = "" if result.units_in is None else f" ({result.units_out} of {result.units_in} units)"
         first = "none" if result.first_audio_s is None else f"after {result.first_audio_s:.2f} s"
         parts = [
@@ -237,8 +239,8 @@ class _Screen:
             f"first audio {first}",
             *([f"saved {out}"] if out is not None else []),
         ]
-        self._console.print(" · ".join(parts), markup=False, highlight=False)
+        self._console.print(" · ".join(parts), markup=False, highlight=False, soft_wrap=True)
 
     def _print(self, line: str | None, sign: str) -> None:
         if line is not None:
-            self._progress.console.print(f"{sign} {line}", markup=False, highlight=False)
+            self._progress.console.print(f"{sign} {line}", markup=False, highlight=False, soft_wrap=True)
