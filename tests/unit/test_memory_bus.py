@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Coroutine
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duologue.bus import memory
@@ -98,6 +98,7 @@ def test_a_message_takes_the_default_latency() -> None:
     assert received(play) == [(b"1", pytest.approx(1 + LATENCY_S))]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([0.0, 0.01, 0.02, 0.05]), min_size=1, max_size=12))
 def test_order_per_publisher_and_subject_holds_under_any_delays(delays: list[float]) -> None:
     async def play(a: MemoryTransport) -> None:
