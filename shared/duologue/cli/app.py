@@ -12,6 +12,9 @@ from duologue.cli import api, bench, offline, talk, up, worker
 from duologue.cli.failure import LAST_WORDS, exit_code, line_of
 from duologue.cli.logs import configure
 
+SERVICES = ("api", "worker")
+"""Commands whose log is their only voice."""
+
 app = typer.Typer(
     name="duologue",
     help="Serves full-duplex speech models to any OpenAI Live client.",
@@ -49,8 +52,9 @@ def _everywhere(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
+    usual = "info" if context.invoked_subcommand in SERVICES else "warning"
     try:
-        configure("debug" if debug else log_level or "info", log_format)
+        configure("debug" if debug else log_level or usual, log_format)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     context.obj.update(debug=debug, log_level=log_level)

@@ -92,7 +92,7 @@ def _panel(model: str, summary: dict[str, Any]) -> Panel:
     stages = [worker["stage"] for worker in summary["workers"]]
     counts = ", ".join(f"{stages.count(stage)} {stage}" for stage in dict.fromkeys(stages))
     rows = [
-        ("Talk", summary["url"]),
+        ("API", summary["url"]),
         *(("Live", url) for url in summary["live_urls"]),
         ("Workers", counts or "none here"),
         ("Try", f"duologue talk FILE.wav --url {summary['live_url'].removesuffix('/v1/live/sessions')}"),
