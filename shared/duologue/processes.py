@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from duologue.models import BadOption, Manifest, manifest
+from duologue.models import manifest, split_options
 from duologue.supervisor import Child, Ready, Spec
 
 API_RANK, WORKER_RANK = 0, 1
@@ -33,23 +33,6 @@ class UpSettings:
     start_timeout_s: float = 120.0
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of all processes beyond this one's."""
-
-
-def split_options(found: Manifest, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The workers' and the sessions' of `options`: each goes to where the model knows it.  Raises `BadOption`."""
-    for_workers: dict[str, Any] = {}
-    for_sessions: dict[str, Any] = {}
-    for name, value in options.items():
-        refusals = []
-        for known, taken in ((found.worker_options, for_workers), (found.session_options, for_sessions)):
-            try:
-                known({name: value})
-                taken[name] = value
-            except BadOption as error:
-                refusals.append(str(error))
-        if len(refusals) == 2:
-            raise BadOption(f"{name}: of a worker, {refusals[0]}; of a session, {refusals[1]}")
-    return for_workers, for_sessions
 
 
 def specs(settings: UpSettings, nats_url: str) -> list[Spec]:

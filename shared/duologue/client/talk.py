@@ -44,7 +44,8 @@ class TalkResult:
 
     `first_audio_s`: from the first append to the arrival of the first output sample that is not zero;
     `first_audio_lag_s`: how long that sample came after its place in the session, i.e. the delay a listener has at
-    real-time pace; both `None` for an answer of zeros.  Units are whole ones, `None` where the unit is not known.
+    real-time pace; both `None` for an answer of zeros.  An incomplete last unit of the input counts; units are `None`
+    where their length is not known.
     """
 
     session: str
@@ -243,7 +244,7 @@ def _result(client: Session, progress: _Progress, unit_samples: int | None) -> T
         heard=tuple(part for part in progress.transcript if part.heard),
         first_audio_s=first_s,
         first_audio_lag_s=lag_s,
-        units_in=progress.sent // unit_samples if unit_samples else None,
+        units_in=-(-progress.sent // unit_samples) if unit_samples else None,
         units_out=progress.received // unit_samples if unit_samples else None,
         seconds=ended - began,
         usage_seconds=progress.usage_s,
