@@ -61,7 +61,7 @@ class Owner:
 
     def _on_unit(self, envelope: Envelope, now: float, arrived: Callable[["Owner"], None]) -> None:
         if envelope.src == "root":
-            self.heard = now
+            self.heard, self.orphan_since = now, None
         arrived(self)
 
     def opening(self, model: StageModel[Any]) -> Iterator[Any]:

@@ -17,11 +17,14 @@ from duologue.stage.owner import Owner
 SILENCE_S = 2.0
 ORPHAN_S = 30.0
 ANSWER_S = 1.0
-PROBE_S = 0.050
+AGAIN_S = 0.5
+"""Between two questions that nobody answered."""
+GONE_S = 3.0
+"""A pod at which nobody listens may be reconnecting; after this long its process has ended."""
 
 
 class Silence(Enum):
-    """Why there is no answer: the pod's process has ended, or nobody can tell."""
+    """Why there is no answer: nobody listens there, or nobody can tell."""
 
     GONE = "gone"
     UNKNOWN = "unknown"
@@ -57,8 +60,7 @@ class Tenancy:
         silent: defaultdict[str, list[Owner]] = defaultdict(list)
         for owner in list(self._owners.values()):
             if owner.orphan_since is not None and now - owner.orphan_since > ORPHAN_S:
-                log.info("orphan closed", sid=owner.sid, worker=self._address)
-                self._close(owner)
+                self._let_go(owner, "nobody knows its root")
             elif now - owner.heard > SILENCE_S and owner.root not in self._asking:
                 silent[owner.root].append(owner)
         for pod, owners in silent.items():
@@ -76,28 +78,27 @@ class Tenancy:
             del self._asking[pod]
         now = self._clock()
         for owner in owners:
-            gone = answer is Silence.GONE and not owner.resumable
-            if gone or (isinstance(answer, m.Yours) and (owner.sid, owner.epoch) in answer.no):
-                log.info("not wanted by its root", sid=owner.sid, worker=self._address, root_gone=gone)
-                self._close(owner)
-            elif isinstance(answer, m.Yours):
+            if isinstance(answer, m.Yours):
                 owner.heard, owner.orphan_since = now, None
-            else:
-                owner.heard = now - SILENCE_S / 2
-                owner.orphan_since = now if owner.orphan_since is None else owner.orphan_since
+                if (owner.sid, owner.epoch) in answer.no:
+                    self._let_go(owner, "its root does not want it")
+                continue
+            owner.heard = now - SILENCE_S + AGAIN_S
+            if owner.orphan_since is None:
+                owner.orphan_since = now
+            elif answer is Silence.GONE and not owner.resumable and now - owner.orphan_since > GONE_S:
+                self._let_go(owner, "its root's process has ended")
 
     async def _request(self, pod: str, asked: m.Mine) -> "m.Yours | Silence":
-        data = m.encode(asked)
-        for last in (False, True):
-            try:
-                answer = m.decode_control(
-                    await self._transport.request(subjects.control(pod), data, ANSWER_S)
-                )
-                return answer if isinstance(answer, m.Yours) else Silence.UNKNOWN
-            except NoResponders:
-                if last and self._transport.settled_s >= SETTLE_S:
-                    return Silence.GONE
-                await asyncio.sleep(PROBE_S)
-            except (TransportError, m.Malformed):
-                return Silence.UNKNOWN
-        return Silence.UNKNOWN
+        try:
+            reply = await self._transport.request(subjects.control(pod), m.encode(asked), ANSWER_S)
+            answer = m.decode_control(reply)
+        except NoResponders:
+            return Silence.GONE if self._transport.settled_s >= SETTLE_S else Silence.UNKNOWN
+        except (TransportError, m.Malformed):
+            return Silence.UNKNOWN
+        return answer if isinstance(answer, m.Yours) else Silence.UNKNOWN
+
+    def _let_go(self, owner: Owner, why: str) -> None:
+        log.info("owner closed", sid=owner.sid, worker=self._address, why=why)
+        self._close(owner)
