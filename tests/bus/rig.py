@@ -1,11 +1,13 @@
 """What the tests of the bus share."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import nats
+import pytest
 from nats.aio.client import Client
 
 from duologue.bus.memory import MemoryBus, MemoryTransport
@@ -16,6 +18,8 @@ from duologue.virtual import run_virtual
 
 GIVE_UP_S = 20.0
 """A test that waits this long for something has failed; nothing is measured by it."""
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 
 
 class Bus(Protocol):

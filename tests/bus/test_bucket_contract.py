@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bus.rig import Bus, connected
+from duologue.bus.connection import MAX_PAYLOAD
 from duologue.bus.transport import Entry, StoreUnavailable, TransportError, WrongRevision
 
 pytestmark = pytest.mark.bus
@@ -115,6 +116,19 @@ class TestBuckets:
             assert len((await mine.get("key")).value) == 1000
 
         self.play(bus, root, play, max_value_bytes=1000)
+
+    def test_a_value_must_fit_into_a_message(self, bus: Bus, root: str) -> None:
+        """With its headers: the server would close the connection."""
+
+        async def play(mine: Any, theirs: Any) -> None:
+            for size in (MAX_PAYLOAD, MAX_PAYLOAD - 10):
+                with pytest.raises(TransportError, match=f"{size} bytes"):
+                    await mine.update("key", bytes(size), 0)
+            revision = await mine.update("key", bytes(MAX_PAYLOAD - 512), 0)
+            await mine.update("key", bytes(MAX_PAYLOAD - 512), revision)
+            assert len((await theirs.get("key")).value) == MAX_PAYLOAD - 512
+
+        self.play(bus, root, play)
 
     def test_without_a_connection_the_store_is_unavailable(self, bus: Bus, root: str) -> None:
         async def main() -> None:

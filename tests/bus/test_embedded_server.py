@@ -11,15 +11,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bus.rig import GIVE_UP_S, barrier, connected, until
+from bus.rig import GIVE_UP_S, barrier, connected, linux, until
 from duologue.bus import server as bus_server
 from duologue.bus.nats import NatsTransport, without_secrets
 from duologue.bus.server import EmbeddedServer, ServerError, find_binary
 from duologue.bus.transport import Entry, TransportError
 
 pytestmark = pytest.mark.bus
-
-linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has it")
 
 
 async def answers(url: str) -> bool:

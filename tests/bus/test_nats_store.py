@@ -60,7 +60,9 @@ def test_a_bucket_that_vanished_is_made_again(server: EmbeddedServer, root: str)
                 await other.jetstream().delete_key_value(root)
                 with pytest.raises(StoreUnavailable):
                     await call(bucket, "key")
-                assert await (await a.bucket(root)).keys() == []
+                again = await a.bucket(root)
+                await again.put("again", b"2")
+                assert await again.get("again") is not None
 
     asyncio.run(main())
 

@@ -59,7 +59,7 @@ VALUES[Any] = st.one_of(
     st.lists(LEAVES, max_size=2),
     st.dictionaries(st.one_of(st.text(max_size=4), INT64), LEAVES, max_size=2),
 )
-few = settings(max_examples=20, deadline=None)
+few = settings(max_examples=10, deadline=None)
 """Of each of some thirty types; machines may be slow."""
 patient = settings(deadline=None)
 

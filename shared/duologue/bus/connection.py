@@ -10,6 +10,9 @@ from duologue.bus.transport import Handler, Message, NoResponders, RequestTimeou
 
 MAX_PAYLOAD = 1 << 20
 """Bytes of a message; nats-server's own default."""
+HEADERS_BYTES = 512
+"""Room for headers, which nats-server counts as part of a message and of a stored value; nats-py counts only the
+payload, and the server closes the connection of who exceeds."""
 OLDEST_SERVER = (2, 14)
 """Version of nats-server: its 503 notices name the subject, and it has KV as used here."""
 

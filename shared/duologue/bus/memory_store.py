@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple, TypeVar
 
-from duologue.bus.connection import checked_key, checked_prefix
+from duologue.bus.connection import HEADERS_BYTES, MAX_PAYLOAD, checked_key, checked_prefix
 from duologue.bus.transport import Entry, StoreUnavailable, TransportError, WrongRevision
 
 T = TypeVar("T")
@@ -44,7 +44,8 @@ class MemoryStore:
         self._buckets.clear()
 
     def make(self, bucket: str, max_value_bytes: int, max_age_s: float) -> None:
-        self._buckets.setdefault(bucket, _Contents(max_value_bytes, max_age_s))
+        limit = min(max_value_bytes, MAX_PAYLOAD - HEADERS_BYTES)
+        self._buckets.setdefault(bucket, _Contents(limit, max_age_s))
 
     def find(self, bucket: str) -> _Contents | None:
         return self._buckets.get(bucket)

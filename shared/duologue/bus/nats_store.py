@@ -21,14 +21,11 @@ from nats.js.errors import (
 )
 from nats.js.kv import KeyValue
 
-from duologue.bus.connection import checked_key, checked_prefix
+from duologue.bus.connection import HEADERS_BYTES, checked_key, checked_prefix
 from duologue.bus.transport import Entry, StoreUnavailable, TransportError, WrongRevision
 
 OPEN_S = 5.0
 """To make a bucket; a cluster elects a leader for it first."""
-HEADERS_BYTES = 512
-"""Room for headers, which the server counts as part of a value and of a message; nats-py counts only the payload,
-and the server closes the connection of who exceeds."""
 TOO_LARGE = 10054
 """JetStream's error code of a value beyond the bucket's limit."""
 
