@@ -51,7 +51,7 @@ class InProcess:
     async def __aenter__(self) -> "InProcess":
         loop = asyncio.get_running_loop()
         api = import_module("duologue_api.pod")
-        root = import_module("duologue_api.root")
+        house = import_module("duologue_api.house")
         for stage, count in self._counts.items():
             for _ in range(count):
                 await self.add_worker(stage)
@@ -60,7 +60,7 @@ class InProcess:
             {self.manifest.id: self.manifest},
             options={self.manifest.id: self._session_options},
             clock=loop.time,
-            limits=root.Limits(seed=self._seed, **self._limits),
+            limits=house.Limits(seed=self._seed, **self._limits),
             gather_s=self._gather_s,
             rng=random.Random(0),
         )

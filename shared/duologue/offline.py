@@ -17,8 +17,8 @@ from duologue.inprocess import InProcess
 from duologue.models import Manifest, manifest, split_options
 from duologue.virtual import run_virtual
 
-AHEAD_UNITS = 25
-"""Input is fed at most so many units ahead of the output, so that no backlog bound is met."""
+AHEAD_S = 2.0
+"""Input is fed at most so far ahead of the output, so that no backlog bound is met."""
 STALL_S = 3600.0
 
 
@@ -95,8 +95,9 @@ async def _run(
         root = deployment.pod.connect(client)
         root.start(config_of({"model": model, **live}, deployment.pod.models()), None)
         unit = deployment.manifest.unit_samples
+        ahead = round(AHEAD_S / deployment.manifest.unit_s)
         for at in range(0, len(pcm), unit):
-            while len(client.samples) + AHEAD_UNITS < at // unit and not client.ended.is_set():
+            while len(client.samples) + ahead < at // unit and not client.ended.is_set():
                 await _moved(client)
             root.append(pcm[at : at + unit].astype("<i2").tobytes(), None)
         while not client.started and not client.ended.is_set():

@@ -64,12 +64,12 @@ class Roster:
         """The server says that nobody listens there; returns whether to probe in `PROBE_S`.  The second such notice,
         after the probe, is the proof."""
         now = self._clock()
-        first = self._suspected.setdefault(address, now)
-        if address in self._gone or now == first:
-            return address not in self._gone
-        if now - first >= PROBE_S:
-            self._gone[address] = now
-        return False
+        first = self._suspected.get(address)
+        if first is None:
+            self._suspected[address] = now
+        elif now - first >= PROBE_S:
+            self._gone.setdefault(address, now)
+        return first is None
 
     def tick(self) -> None:
         """To be called every 40 ms or so: notices the own loop's lateness, forgets the long gone."""
@@ -86,7 +86,8 @@ class Roster:
     def judge(self, address: str) -> Life:
         """Everybody counts as alive while the own connection or loop is in doubt."""
         now = self._clock()
-        if self._settled_s() < SETTLE_S or now - self._late < SETTLE_S:
+        late = now - self._ticked > LATE_S or now - self._late < SETTLE_S
+        if late or self._settled_s() < SETTLE_S:
             return Life.ALIVE
         seen = self._seen.get(address)
         if address in self._gone and (seen is None or now - seen.at > HEARD_S):

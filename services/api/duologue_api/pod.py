@@ -14,9 +14,10 @@ from duologue.bus import subjects
 from duologue.bus.exchange import SETTLE_S, Exchange
 from duologue.bus.transport import Message, Transport, Unsubscribe
 from duologue.models import Manifest
+from duologue_api.house import Limits
 from duologue_api.placement import PROBE_S, Roster
 from duologue_api.port import Client, Draining, ModelStatus
-from duologue_api.root import Limits, Root
+from duologue_api.root import Root
 
 TICK_S = 0.040
 HEARTBEAT_S = 0.250
@@ -154,7 +155,7 @@ class Pod:
             return
         if isinstance(control, m.Mine):
             no = [(sid, epoch) for sid, epoch in control.owners if not self._owns(sid, epoch)]
-            self.transport.publish(message.reply, m.encode(m.Yours(m.WIRE, no)))
+            self._answer(message.reply, m.Yours(m.WIRE, no))
         elif isinstance(control, m.Failed):
             if root := self.roots.get(control.sid):
                 root.on_failed(control)
@@ -163,9 +164,11 @@ class Pod:
                 self._suspect(control.address)
         elif isinstance(control, m.Drain):
             self.drain()
-            self.transport.publish(
-                message.reply, m.encode(m.Done(m.WIRE, f"{len(self.roots)} sessions left"))
-            )
+            self._answer(message.reply, m.Done(m.WIRE, f"{len(self.roots)} sessions left"))
+
+    def _answer(self, reply: str, message: m.Struct) -> None:
+        if reply:
+            self.transport.publish(reply, m.encode(message))
 
     def _owns(self, sid: str, epoch: m.Epoch) -> bool:
         root = self.roots.get(sid)

@@ -6,26 +6,24 @@ It runs on the pod's event loop; each method is one message, handled to its end.
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from duologue import telemetry
 from duologue.bus import messages as m
 from duologue.bus.endpoint import Endpoint, window_units
-from duologue.bus.exchange import Exchange
-from duologue.bus.transport import Transport
 from duologue.draws import seed_of
 from duologue.errors import BROKEN, NORMAL, RETRY, CloseReason, kind
-from duologue.models import ROOT, STAGES, Manifest
+from duologue.models import ROOT, STAGES
 from duologue.session.chronicler import Chronicler
-from duologue.session.record import SessionRecord
+from duologue.session.record import ACTIVE, CLOSED, SessionRecord
+from duologue_api.house import House
 from duologue_api.intake import Intake
 from duologue_api.live import events
 from duologue_api.live.config import SessionConfig
 from duologue_api.opening import Opening, Refused
-from duologue_api.placement import Life, Roster
+from duologue_api.placement import Life
 from duologue_api.port import Client
 from duologue_api.table import Input, State, after
 from duologue_api.wiring import Place, told, wiring
@@ -40,33 +38,6 @@ USAGE_S = 15.0
 """Session clock between two `session.usage.updated`."""
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class Limits:
-    """`seed` fixes every session's; `options` are the deployment's session options for its model."""
-
-    input_backlog_s: float = 5.0
-    lifetime_s: float = 3600.0
-    ring_bytes: int = 16 << 20
-    seed: int | None = None
-
-
-class House(Protocol):
-    """What a root needs of its pod."""
-
-    transport: Transport
-    exchange: Exchange
-    roster: Roster
-    limits: Limits
-
-    def clock(self) -> float: ...
-
-    def manifest(self, model: str) -> Manifest: ...
-
-    def options(self, model: str) -> dict[str, Any]: ...
-
-    def forget(self, root: "Root") -> None: ...
 
 
 class Root:
@@ -228,6 +199,11 @@ class Root:
             if self.state is State.STARTING:
                 self._refuse(refused)
             return
+        except Exception:
+            log.exception("opening failed", sid=self.sid)
+            if self.state is State.STARTING:
+                self.fail("opening failed", "internal_error")
+            return
         if self.state is State.STARTING:
             self._opened(places)
 
@@ -379,12 +355,11 @@ class Root:
         self._client.send(events.error(code, message, client_event_id=event_id))
 
     def _chronicle(self, what: str, **detail: Any) -> None:
-        state = "closed" if what == "closed" else "active"
         self._chronicler.write(
             SessionRecord(
                 sid=self.sid,
                 model=self._config.model,
-                state=state,
+                state=CLOSED if what == "closed" else ACTIVE,
                 options=self._options,
                 seed=self._seed,
                 route=told(self.places),

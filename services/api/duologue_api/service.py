@@ -12,8 +12,8 @@ import structlog
 from duologue.bus.nats import NatsTransport
 from duologue.models import manifest
 from duologue_api.app import create_app
+from duologue_api.house import Limits
 from duologue_api.pod import Pod
-from duologue_api.root import Limits
 from duologue_api.server import make_server
 
 EXIT_BUS_CLOSED = 69

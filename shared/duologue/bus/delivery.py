@@ -90,6 +90,10 @@ class Outlet:
         stop = min(made, self.limit)
         return stop if self.until == NO_END else min(stop, self.until)
 
+    def lacks(self, made: int) -> int:
+        """Units that it was to have, of those before `made`, and has not acknowledged."""
+        return max(0, (made if self.until == NO_END else min(made, self.until)) - self.acked)
+
     def on_ack(self, next_unit: int, credit: int, horizon: int, repair: bool, now: float) -> None:
         self.limit = max(self.limit, next_unit + credit)
         self.horizon = max(self.horizon, horizon)

@@ -166,7 +166,7 @@ class Endpoint:
     def room(self) -> bool:
         """Whether another unit may be made: no addressee is more than two windows behind."""
         return all(
-            self.rings[dst].end - outlet.acked < 2 * self._window
+            outlet.lacks(self.rings[dst].end) < 2 * self._window
             for dst, outlets in self.outlets.items()
             for outlet in outlets
         )
@@ -178,7 +178,9 @@ class Endpoint:
             if outlet.epoch == ack.to:
                 outlet.on_ack(ack.next, ack.credit, ack.horizon, ack.repair, now)
         if outlets:
-            self.rings[ack.dst].release(min(o.acked for o in outlets), min(o.horizon for o in outlets))
+            ring = self.rings[ack.dst]
+            acked = min(o.acked if o.lacks(ring.end) else ring.end for o in outlets)
+            ring.release(acked, min(o.horizon for o in outlets))
             self._pump(ack.dst, now)
 
     def check(self) -> None:
@@ -193,6 +195,7 @@ class Endpoint:
                 if unit is not None and (emission := ring.get(unit)):
                     self.resent += 1
                     self._send(dst, outlet, emission)
+                    ring.sent = max(ring.sent, unit + 1)
 
     def _pump(self, dst: str, now: float) -> None:
         ring = self.rings[dst]

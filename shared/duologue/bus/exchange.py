@@ -26,7 +26,7 @@ from duologue.bus.messages import (
     decode,
     encode,
 )
-from duologue.bus.transport import Message, Transport, Unsubscribe
+from duologue.bus.transport import Message, Transport, TransportError, Unsubscribe
 
 TICK_S = 0.040
 """Acknowledgements are sent, and overdue units looked for, at this interval (CONTINUITY §1.2)."""
@@ -38,7 +38,8 @@ log = structlog.get_logger()
 
 class Exchange:
     """`gather_s`: how long the first unit waits for others to the same addressee (it does not wait once every
-    endpoint here has one).  `suspected` is called with an address at which nobody listens."""
+    endpoint here has one).  `suspected` is called with an address at which nobody listens, `stray` with the sender of
+    a unit that has no addressee here, and the unit."""
 
     def __init__(
         self,
@@ -47,11 +48,12 @@ class Exchange:
         *,
         gather_s: float = 0.0,
         suspected: Callable[[str], None] = lambda address: None,
+        stray: Callable[[str, Envelope], None] = lambda sender, envelope: None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.transport, self.address = transport, address
         self.role = subjects.role_of(address)
-        self._gather_s, self._suspected, self._wall = gather_s, suspected, wall
+        self._gather_s, self._suspected, self._stray, self._wall = gather_s, suspected, stray, wall
         self._endpoints: dict[tuple[str, Epoch], Endpoint] = {}
         self._by_sid: dict[str, list[Endpoint]] = {}
         self._outbox: dict[str, list[Envelope]] = {}
@@ -139,9 +141,14 @@ class Exchange:
         for address, units in outbox.items():
             for part in _split(units):
                 stamped = [msgspec.structs.replace(envelope, sent=now) for envelope in part]
-                self.transport.publish(
-                    subjects.inbox(address), encode(Bundle(WIRE, self.address, stamped)), reply
-                )
+                data = encode(Bundle(WIRE, self.address, stamped))
+                try:
+                    self.transport.publish(subjects.inbox(address), data, reply)
+                except TransportError as error:
+                    # A single unit that no bus takes; the other sessions' go on.
+                    telemetry.DROPPED.labels(self.role, "oversized").inc(len(part))
+                    log.error("units not sent", sid=part[0].sid, unit=part[0].unit, error=str(error))
+                    continue
                 bundles, count = _sent(self.role, subjects.role_of(address))
                 bundles.inc()
                 count.inc(len(part))
@@ -180,6 +187,7 @@ class Exchange:
             endpoint = self._endpoints.get((envelope.sid, envelope.to))
             if endpoint is None:
                 telemetry.DROPPED.labels(self.role, "unaddressed").inc()
+                self._stray(bundle.sender, envelope)
                 continue
             verdict = endpoint.offer(bundle.sender, envelope)
             _arrived(self.role, verdict).inc()
@@ -195,6 +203,9 @@ class Exchange:
         except Malformed as error:
             telemetry.DROPPED.labels(self.role, "malformed").inc()
             log.warning("malformed acks", subject=message.subject, bytes=len(message.data), error=str(error))
+            return
+        if acks.v != WIRE:
+            telemetry.DROPPED.labels(self.role, "version").inc(max(1, len(acks.acks)))
             return
         for ack in acks.acks:
             for endpoint in self._by_sid.get(ack.sid, ()):

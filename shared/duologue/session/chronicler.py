@@ -10,7 +10,7 @@ from duologue import telemetry
 from duologue.bus import subjects
 from duologue.bus.messages import WIRE, Event, Malformed, decode, encode
 from duologue.bus.transport import Bucket, Transport, TransportError, WrongRevision
-from duologue.session.record import BUCKET, MAX_AGE_S, SessionRecord
+from duologue.session.record import BUCKET, CLOSED, MAX_AGE_S, SessionRecord
 
 RETRY_S = 1.0
 LAST_RETRIES = 3
@@ -51,7 +51,6 @@ class Chronicler:
             try:
                 bucket = await self._bucket()
                 self._revision = await bucket.update(self._sid, encode(record), self._revision)
-                failures = 0
             except WrongRevision:
                 if await self._superseded(record):
                     log.warning("another root holds the record", sid=self._sid)
@@ -59,10 +58,10 @@ class Chronicler:
                     return
                 self._newest = self._newest or record
             except TransportError as error:
-                failures += 1
+                failures += record.state == CLOSED
                 telemetry.STORE_ERRORS.labels(BUCKET).inc()
-                log.warning("record not written", sid=self._sid, error=str(error), failures=failures)
-                if record.state == "closed" and failures > LAST_RETRIES:
+                log.warning("record not written", sid=self._sid, error=str(error))
+                if failures > LAST_RETRIES:
                     return
                 self._newest = self._newest or record
                 await asyncio.sleep(RETRY_S)
@@ -82,4 +81,4 @@ class Chronicler:
             found = decode(entry.value, SessionRecord)
         except Malformed:
             return False
-        return found.root_epochs[-1:] > record.root_epochs[-1:]
+        return found.root_epoch > record.root_epoch

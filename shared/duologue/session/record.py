@@ -8,6 +8,9 @@ BUCKET = "duo_session"
 MAX_AGE_S = 3600.0
 """A record that nobody renews is dropped by the store after this long."""
 
+ACTIVE, CLOSED = "active", "closed"
+"""States of a record."""
+
 
 class SessionRecord(Struct, frozen=True):
     """`root_epochs` are (root epoch, first unit, pod's address) in order; `context_starts` are (start, from unit), none meaning (0, 0)."""
@@ -25,3 +28,8 @@ class SessionRecord(Struct, frozen=True):
     tenant: str = ""
     resume_token_hash: str = ""
     units: int = 0
+
+    @property
+    def root_epoch(self) -> int:
+        """Of the last root, 0 if there is none."""
+        return self.root_epochs[-1][0] if self.root_epochs else 0

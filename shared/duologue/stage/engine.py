@@ -35,7 +35,7 @@ class ThreadEngine:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._jobs: queue.Queue[tuple[Job, Done] | None] = queue.Queue(maxsize=1)
-        self._busy = False
+        self._busy = self._stopping = False
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
         self._thread.start()
 
@@ -53,8 +53,12 @@ class ThreadEngine:
         time.sleep(seconds)
 
     def stop(self) -> None:
-        """Lets the running job, if any, end by itself."""
-        if not self._busy:
+        """To be called once.  Lets the running job, if any, and those that its end brings, end by themselves."""
+        self._stopping = True
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._stopping and not self._busy:
             self._jobs.put_nowait(None)
 
     def _run(self) -> None:
@@ -72,6 +76,7 @@ class ThreadEngine:
     def _finish(self, done: Done, result: Any, error: BaseException | None) -> None:
         self._busy = False
         done(result, error)
+        self._leave()
 
 
 class InlineEngine:

@@ -1,13 +1,13 @@
 """One session's state at a stage, with its end of the bus."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from enum import Enum
 from typing import Any
 
 from duologue.bus.delivery import Emission
 from duologue.bus.endpoint import RING_BYTES, Endpoint, Post
 from duologue.bus.messages import Claim, Envelope
-from duologue.models import Edge, Manifest
+from duologue.models import ROOT, Edge, Manifest
 from duologue.stage.model import History, Result, StageModel, Unit
 
 
@@ -38,9 +38,10 @@ class Owner:
         self.unit = claim.start.begin
         self.go = claim.wiring.go
         self.stepping = False
+        self._clock = clock
         self.heard = clock()
-        self.asking = False
         self.orphan_since: float | None = None
+        self.gone_since: float | None = None
         self.reply_to = ""
         edges = manifest.edges(claim.start.options)
         self.inputs = tuple(edge for edge in edges if edge.dst == claim.stage)
@@ -54,19 +55,23 @@ class Owner:
             window=window,
             post=post,
             clock=clock,
-            arrived=lambda envelope: self._on_unit(envelope, clock(), arrived),
+            arrived=lambda envelope: self._on_unit(envelope, arrived),
             ring_bytes=ring_bytes,
         )
         self.endpoint.apply(claim.wiring)
 
-    def _on_unit(self, envelope: Envelope, now: float, arrived: Callable[["Owner"], None]) -> None:
-        if envelope.src == "root":
-            self.heard, self.orphan_since = now, None
+    def _on_unit(self, envelope: Envelope, arrived: Callable[["Owner"], None]) -> None:
+        if envelope.src == ROOT:
+            self.hear()
         arrived(self)
 
-    def opening(self, model: StageModel[Any]) -> Iterator[Any]:
-        """The iterator of the model's `open`, to be advanced on the model thread."""
-        return model.open(self.start, History())
+    def hear(self) -> None:
+        """The root gave a sign of life."""
+        self.heard, self.orphan_since, self.gone_since = self._clock(), None, None
+
+    def opening(self, model: StageModel[Any]) -> Generator[Any, None, None]:
+        """The model's `open`: all of it, its clean-up too, runs where this is advanced and closed."""
+        yield from model.open(self.start, History())
 
     def due(self) -> Unit | None:
         """The next unit with its inputs, if all of them are there and its outputs have room."""

@@ -13,7 +13,7 @@ from duologue.bus import subjects
 from duologue.bus.endpoint import window_units
 from duologue.bus.exchange import Exchange
 from duologue.bus.transport import Message, Transport, Unsubscribe
-from duologue.models import Manifest
+from duologue.models import ROOT, BadOption, Manifest
 from duologue.stage.engine import Engine
 from duologue.stage.model import SessionError, StageModel
 from duologue.stage.owner import Owner, Phase
@@ -21,6 +21,10 @@ from duologue.stage.tenancy import Tenancy
 from duologue.stage.ticks import Ticks
 
 HEARTBEAT_S = 0.250
+CLOSED_S = 60.0
+"""So long is remembered which epochs were closed here."""
+FAILED_S = 10.0
+"""So long a root is told that its session failed here, if it does not answer by `Close`."""
 TICK_S = 0.040
 CLAIM_POLL_S = 0.4
 """A claim whose opening takes longer is answered `opening`; the root asks again."""
@@ -62,7 +66,7 @@ class Shell:
         self.owners: dict[tuple[str, m.Epoch], Owner] = {}
         self.state = m.STARTING
         self._transport, self._clock, self._fatal = transport, clock, fatal
-        self._exchange = Exchange(transport, self.address, suspected=self._suspect)
+        self._exchange = Exchange(transport, self.address, suspected=self._suspect, stray=self._stray)
         gather_s = manifest.unit_s / 40 if self.settings.gather_s is None else self.settings.gather_s
         self._ticks = Ticks(
             stage,
@@ -83,7 +87,16 @@ class Shell:
         self._step_ticks = self._count = 0
         self.empty = asyncio.Event()
         self.empty.set()
-        self._tenancy = Tenancy(transport, self.address, self.owners, clock=clock, close=self.close)
+        self._failed: dict[tuple[str, m.Epoch], tuple[float, str, bytes]] = {}
+        """What roots are told until they have heard it: since when, the pod, the notice."""
+        self._tenancy = Tenancy(
+            transport,
+            self.address,
+            self.owners,
+            clock=clock,
+            close=self.close,
+            give_up=lambda owner, why: self._fail(owner, SessionError(why)),
+        )
 
     # -- life
 
@@ -142,7 +155,11 @@ class Shell:
                 telemetry.CLAIMS.labels(self.stage, state).inc()
                 self._answer(message.reply, m.Claimed(m.WIRE, claim.sid, claim.epoch, state, why))
                 return
-            owner = self._own(claim)
+            try:
+                owner = self._own(claim)
+            except BadOption as error:
+                self._answer(message.reply, m.Claimed(m.WIRE, claim.sid, claim.epoch, m.REFUSED, str(error)))
+                return
         if owner.phase is Phase.OPENING:
             owner.reply_to = message.reply
             self._loop.call_later(CLAIM_POLL_S, self._claimed, owner, message.reply)
@@ -208,11 +225,14 @@ class Shell:
             self.empty.set()
 
     def _fail(self, owner: Owner, error: SessionError) -> None:
-        log.warning("session failed", sid=owner.sid, stage=self.stage, code=error.code)
+        if owner.phase is Phase.CLOSED:
+            return
+        log.warning("session failed", sid=owner.sid, stage=self.stage, code=error.code, why=str(error))
         if owner.phase is Phase.OPENING:
             self._claimed(owner, owner.reply_to, m.FAILED, str(error))
-        failed = m.Failed(m.WIRE, owner.sid, owner.epoch, error.code, str(error))
-        self._transport.publish(subjects.control(owner.root), m.encode(failed))
+        notice = m.encode(m.Failed(m.WIRE, owner.sid, owner.epoch, error.code, str(error)))
+        self._failed[owner.sid, owner.epoch] = self._clock(), owner.root, notice
+        self._transport.publish(subjects.control(owner.root), notice)
         self.close(owner)
 
     # -- control
@@ -228,6 +248,7 @@ class Shell:
             self._on_route(control, message.reply)
         elif isinstance(control, m.Close):
             for epoch in control.epochs:
+                self._failed.pop((control.sid, epoch), None)
                 self._closed[control.sid, epoch] = self._clock()
                 if owner := self.owners.get((control.sid, epoch)):
                     self.close(owner)
@@ -242,7 +263,7 @@ class Shell:
             return
         if owner.endpoint.apply(route.wiring):
             owner.go = route.wiring.go
-        owner.heard = self._clock()
+        owner.hear()
         self._answer(reply, m.Routed(m.WIRE, route.sid, route.epoch, owner.endpoint.version, owner.unit))
         self._ticks.look(owner)
 
@@ -257,6 +278,12 @@ class Shell:
         }
         for pod in concerned - {address}:
             self._transport.publish(subjects.control(pod), m.encode(m.Suspect(m.WIRE, address)))
+
+    def _stray(self, sender: str, envelope: m.Envelope) -> None:
+        """A unit for an owner that is not here.  Its root must know, or it would send for ever."""
+        if envelope.src == ROOT:
+            failed = m.Failed(m.WIRE, envelope.sid, envelope.to, "session_failed", "no such owner here")
+            self._transport.publish(subjects.control(sender), m.encode(failed))
 
     # -- housekeeping
 
@@ -283,7 +310,10 @@ class Shell:
     def _heartbeat(self) -> None:
         self._every(HEARTBEAT_S, self._heartbeat)
         now = self._clock()
-        self._closed = {key: at for key, at in self._closed.items() if now - at < 60.0}
+        self._closed = {key: at for key, at in self._closed.items() if now - at < CLOSED_S}
+        self._failed = {key: told for key, told in self._failed.items() if now - told[0] < FAILED_S}
+        for _, pod, notice in self._failed.values():
+            self._transport.publish(subjects.control(pod), notice)
         self._beat()
 
     def _beat(self) -> None:

@@ -34,7 +34,9 @@ log = structlog.get_logger()
 
 
 class Tenancy:
-    """Asks the pods, one request for all the sessions that a pod has here and was silent about."""
+    """Asks the pods, one request for all the sessions that a pod has here and was silent about.  `close` is called
+    for an owner that its root disowns, `give_up` for one whose root can't be asked: it may live all the same, and
+    then has to be told."""
 
     def __init__(
         self,
@@ -44,14 +46,10 @@ class Tenancy:
         *,
         clock: Callable[[], float],
         close: Callable[[Owner], None],
+        give_up: Callable[[Owner, str], None],
     ) -> None:
-        self._transport, self._address, self._owners, self._clock, self._close = (
-            transport,
-            address,
-            owners,
-            clock,
-            close,
-        )
+        self._transport, self._address, self._owners, self._clock = transport, address, owners, clock
+        self._close, self._give_up = close, give_up
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def check(self) -> None:
@@ -60,7 +58,7 @@ class Tenancy:
         silent: defaultdict[str, list[Owner]] = defaultdict(list)
         for owner in list(self._owners.values()):
             if owner.orphan_since is not None and now - owner.orphan_since > ORPHAN_S:
-                self._let_go(owner, "nobody knows its root")
+                self._give_up(owner, "its root can't be found")
             elif now - owner.heard > SILENCE_S and owner.root not in self._asking:
                 silent[owner.root].append(owner)
         for pod, owners in silent.items():
@@ -79,15 +77,19 @@ class Tenancy:
         now = self._clock()
         for owner in owners:
             if isinstance(answer, m.Yours):
-                owner.heard, owner.orphan_since = now, None
+                owner.hear()
                 if (owner.sid, owner.epoch) in answer.no:
-                    self._let_go(owner, "its root does not want it")
+                    log.info("not wanted by its root", sid=owner.sid, worker=self._address)
+                    self._close(owner)
                 continue
             owner.heard = now - SILENCE_S + AGAIN_S
-            if owner.orphan_since is None:
-                owner.orphan_since = now
-            elif answer is Silence.GONE and not owner.resumable and now - owner.orphan_since > GONE_S:
-                self._let_go(owner, "its root's process has ended")
+            owner.orphan_since = now if owner.orphan_since is None else owner.orphan_since
+            if answer is not Silence.GONE:
+                owner.gone_since = None
+            elif owner.gone_since is None:
+                owner.gone_since = now
+            elif now - owner.gone_since > GONE_S and not owner.resumable:
+                self._give_up(owner, "its root's process has ended")
 
     async def _request(self, pod: str, asked: m.Mine) -> "m.Yours | Silence":
         try:
@@ -98,7 +100,3 @@ class Tenancy:
         except (TransportError, m.Malformed):
             return Silence.UNKNOWN
         return answer if isinstance(answer, m.Yours) else Silence.UNKNOWN
-
-    def _let_go(self, owner: Owner, why: str) -> None:
-        log.info("owner closed", sid=owner.sid, worker=self._address, why=why)
-        self._close(owner)

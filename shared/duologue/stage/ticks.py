@@ -1,7 +1,8 @@
 """What the model thread does next: step those that are ready, advance an opening in between, free who left."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import Any
 
 from duologue import telemetry
@@ -42,9 +43,12 @@ class Ticks:
         )
         self._on_opened, self._on_failed, self._fatal = opened, failed, fatal
         self._batcher = Batcher(gather_s, limit)
-        self._opening: dict[Owner, Iterator[Any]] = {}
-        self._leaving: list[Any] = []
+        self._opening: dict[Owner, Generator[Any, None, None]] = {}
+        self._leaving: list[Callable[[], None]] = []
+        """What frees the states and half-done openings of those who left: one each of an owner."""
+        self._stopped = False
         self._opening_next = False
+        self._advancing: Generator[Any, None, None] | None = None
         self._wake: asyncio.TimerHandle | None = None
 
     @property
@@ -61,9 +65,11 @@ class Ticks:
         self._kick()
 
     def close(self, owner: Owner) -> None:
-        """The state is freed on the model thread, after the running job."""
+        """The state, or what of it was opened so far, is freed on the model thread, after the running job."""
         self._batcher.drop(owner)
-        self._opening.pop(owner, None)
+        opening = self._opening.pop(owner, None)
+        if opening is not None and opening is not self._advancing:
+            self._leaving.append(opening.close)
         self._leave(owner)
         self._kick()
 
@@ -80,28 +86,31 @@ class Ticks:
         self._kick()
 
     def stop(self) -> None:
+        """Frees what is still to be freed, and does nothing else any more."""
+        self._stopped = True
         if self._wake:
             self._wake.cancel()
         self._engine.stop()
 
     def _leave(self, owner: Owner) -> None:
         if owner.state is not None and not owner.stepping:
-            self._leaving.append(owner.state)
+            self._leaving.append(partial(self._model.close, owner.state))
             owner.state = None
 
     def _kick(self) -> None:
         """Gives the model thread its next job, if it is free and it is time."""
-        if self._engine.busy:
+        if self._engine.busy or (self._stopped and not self._leaving):
             return
         wait = self._batcher.wait_s(len(self._owners), self._clock())
         if self._leaving:
             leaving, self._leaving = self._leaving, []
-            self._submit(lambda: self._free(leaving), self._closed)
+            self._submit(lambda: [free() for free in leaving], self._closed)
         elif self._opening and (self._opening_next or wait is None or wait > 0):
             self._opening_next = False
             owner, iterator = next(iter(self._opening.items()))
+            self._advancing = iterator
             self._submit(
-                lambda: next(iterator), lambda state, error: self._opened(owner, iterator, state, error)
+                lambda: _advance(iterator), lambda state, error: self._opened(owner, iterator, state, error)
             )
         elif wait == 0:
             self._opening_next = True
@@ -117,17 +126,16 @@ class Ticks:
         self.count += 1
         self._engine.submit(job, done)
 
-    def _free(self, states: list[Any]) -> None:
-        for state in states:
-            self._model.close(state)
-
     def _closed(self, _: Any, error: BaseException | None) -> None:
         if error is not None:
             self._fatal(f"{self._stage}: close: {error!r}")
             return
         self._kick()
 
-    def _opened(self, owner: Owner, iterator: Iterator[Any], state: Any, error: BaseException | None) -> None:
+    def _opened(
+        self, owner: Owner, iterator: Generator[Any, None, None], state: Any, error: BaseException | None
+    ) -> None:
+        self._advancing = None
         self._opening.pop(owner, None)
         if isinstance(error, SessionError):
             if owner.phase is not Phase.CLOSED:
@@ -136,8 +144,7 @@ class Ticks:
             self._fatal(f"{self._stage}: open: {error!r}")
             return
         elif owner.phase is Phase.CLOSED:
-            if state is not None:
-                self._leaving.append(state)
+            self._leaving.append(iterator.close if state is None else partial(self._model.close, state))
         elif state is None:
             self._opening[owner] = iterator
         else:
@@ -182,6 +189,18 @@ class Ticks:
             elif isinstance(result, SessionError):
                 self._on_failed(owner, result)
             else:
-                owner.stepped(result, horizon)
+                try:
+                    owner.stepped(result, horizon)
+                except KeyError as error:
+                    self._fatal(f"{self._stage}: step: no body for {error}")
+                    return
                 self._batcher.look(owner, now)
         self._kick()
+
+
+def _advance(opening: Generator[Any, None, None]) -> Any:
+    """The next item; what the model does after the last one, the state, is done with it."""
+    state = next(opening)
+    if state is not None:
+        opening.close()
+    return state

@@ -1,0 +1,39 @@
+"""What a root needs of its pod, and what it must keep to."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from duologue.bus.exchange import Exchange
+from duologue.bus.transport import Transport
+from duologue.models import Manifest
+from duologue_api.placement import Roster
+
+if TYPE_CHECKING:
+    from duologue_api.root import Root
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`seed` fixes every session's."""
+
+    input_backlog_s: float = 5.0
+    lifetime_s: float = 3600.0
+    ring_bytes: int = 16 << 20
+    seed: int | None = None
+
+
+class House(Protocol):
+    """The pod, as a root sees it."""
+
+    transport: Transport
+    exchange: Exchange
+    roster: Roster
+    limits: Limits
+
+    def clock(self) -> float: ...
+
+    def manifest(self, model: str) -> Manifest: ...
+
+    def options(self, model: str) -> dict[str, Any]: ...
+
+    def forget(self, root: "Root") -> None: ...
