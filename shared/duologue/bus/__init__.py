@@ -1,0 +1,1 @@
+"""The bus: its messages and subjects, and the transports that carry them."""
