@@ -24,6 +24,7 @@ from duologue.bus.messages import (
     Control,
     Done,
     Envelope,
+    Event,
     Heartbeat,
     Inflow,
     Malformed,
@@ -285,6 +286,8 @@ def test_an_array_of_objects_has_no_place_on_the_bus() -> None:
         Tensor("no such type", (1,), bytes(8)),
         Tensor("", (1,), bytes(8)),
         Tensor("|V0", (1,), b""),
+        Tensor("<f8", (-1,), bytes(8)),
+        Tensor("(1,", (1,), bytes(8)),
     ],
     ids=lambda tensor: f"{tensor.dtype}{tensor.shape[:3]}",
 )
@@ -293,6 +296,13 @@ def test_a_tensor_that_is_none_is_malformed(tensor: Tensor) -> None:
         tensor.array()
     with pytest.raises(Malformed):
         Codes(1, {"x": tensor}).arrays()
+
+
+def test_nesting_without_end_is_malformed() -> None:
+    """`records` and `detail` take any value; msgspec follows their nesting by recursion."""
+    deep = b"\x94\x01\xa1k\xa3sid\x81\xa1x" + b"\x91" * 100_000 + b"\xc0"
+    with pytest.raises(Malformed, match="Event"):
+        decode(deep, Event)
 
 
 def test_a_body_is_named_arrays_and_the_marker_has_none() -> None:

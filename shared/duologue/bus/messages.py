@@ -51,10 +51,10 @@ class Tensor(Struct, frozen=True):
         """The array, read-only (it shares the message's bytes).  Raises `Malformed`."""
         try:
             dtype = np.dtype(self.dtype)
-            if dtype.hasobject:
-                raise ValueError(f"dtype {self.dtype}")
+            if dtype.hasobject or any(size < 0 for size in self.shape):
+                raise ValueError(f"{self.dtype} {self.shape}")
             return np.frombuffer(self.data, dtype).reshape(self.shape)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, SyntaxError) as error:
             raise Malformed(f"tensor: {error}") from error
 
 
@@ -378,7 +378,7 @@ def decode(data: bytes, kind: type[T]) -> T:
     try:
         message: T = decoder.decode(data)
         return message
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
         raise Malformed(f"{getattr(kind, '__name__', kind)}: {error}") from error
 
 
@@ -386,5 +386,5 @@ def decode_control(data: bytes) -> AnyControl:
     """The control message in `data`.  Raises `Malformed`."""
     try:
         return _control.decode(data)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
         raise Malformed(f"control: {error}") from error

@@ -58,6 +58,10 @@ class Bucket(Protocol):
 
     async def keys(self, prefix: str = "") -> list[str]: ...
 
+    async def purge(self, prefix: str) -> None:
+        """Deletes all keys that begin with `prefix`, which ends with a dot."""
+        ...
+
 
 class Transport(Protocol):
     """At most once, in order per publisher and subject while the connection lasts; what is under way at a
