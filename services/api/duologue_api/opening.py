@@ -13,6 +13,8 @@ from duologue_api.placement import Life, Roster
 from duologue_api.wiring import Place, wiring
 
 ATTEMPT_S = 1.0
+AGAIN_S = 0.05
+"""Between two attempts: without a connection they fail at once."""
 START_S = 60.0
 """A session that has no owners after this long is refused."""
 
@@ -80,6 +82,7 @@ class Opening:
         for stage, place in self.places.items():
             if stage != ROOT:
                 self._give_up(place)
+                self._roster.freed(place.address)
 
     def _give_up(self, place: Place) -> None:
         close = m.Close(m.WIRE, self._sid, [place.epoch])
@@ -151,6 +154,7 @@ class Opening:
             except RequestTimeout as error:
                 if self._roster.judge(place.address) is not Life.ALIVE:
                     raise _NoPlace("silent") from error
+                await asyncio.sleep(AGAIN_S)
         raise Refused(
             "model_unavailable", f"No owner could be found within {START_S:.0f} s. Try again later."
         )

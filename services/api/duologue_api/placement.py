@@ -30,7 +30,7 @@ class Life(Enum):
 
 @dataclass(slots=True)
 class Seen:
-    """`claimed` counts the sessions placed since the heartbeat, which it can't show yet."""
+    """`claimed` counts the sessions placed since the heartbeat, less those that left, which it can't show yet."""
 
     beat: Heartbeat
     at: float
@@ -119,6 +119,11 @@ class Roster:
         _, address = max(self._rng.sample(free, min(2, len(free))))
         self._seen[address].claimed += 1
         return address
+
+    def freed(self, address: str) -> None:
+        """A session of this pod has left the worker, which its next heartbeat will show."""
+        if seen := self._seen.get(address):
+            seen.claimed -= 1
 
     def lacking(self, model: str) -> list[str]:
         """Stages of which no live worker serves the model."""
