@@ -22,7 +22,18 @@ def worker(
         int | None, typer.Option(envvar="DUO_PLACES", min=1, help="Sessions at a time, at most.")
     ] = None,
     memory_bytes: Annotated[
-        int | None, typer.Option(envvar="DUO_MEMORY_BYTES", min=1, help="Memory that sessions may take.")
+        int | None,
+        typer.Option(
+            envvar="DUO_MEMORY_BYTES",
+            min=1,
+            help="Memory of the stage and its sessions.  Default: nine tenths of what is free.",
+        ),
+    ] = None,
+    utilisation: Annotated[
+        float | None,
+        typer.Option(
+            envvar="DUO_UTILISATION", min=0.01, max=100, help="Share of a unit that a step of all may take."
+        ),
     ] = None,
     metrics_port: Annotated[
         int | None,
@@ -54,6 +65,7 @@ def worker(
         **given(
             places=places,
             memory_bytes=memory_bytes,
+            utilisation=utilisation,
             metrics_host=metrics_host,
             drain_s=drain_s,
             gather_s=None if gather_ms is None else gather_ms / 1000,

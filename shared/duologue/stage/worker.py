@@ -15,6 +15,7 @@ from duologue.bus.nats import NatsTransport
 from duologue.models import manifest
 from duologue.stage.engine import ThreadEngine
 from duologue.stage.loading import load
+from duologue.stage.memory import sessions_budget
 from duologue.stage.shell import Shell, ShellSettings
 
 EXIT_ENGINE_DEATH = 70
@@ -35,6 +36,8 @@ class WorkerSettings:
     options: dict[str, Any] = field(default_factory=dict)
     places: int = 64
     memory_bytes: int | None = None
+    """None: what is free when the model is loaded, less a margin."""
+    utilisation: float = 0.85
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
     drain_s: float = 10.0
@@ -63,6 +66,11 @@ async def run(settings: WorkerSettings) -> int:
         settings.nats_url, name=f"duologue-{settings.stage}", on_closed=lambda why: end(EXIT_BUS_CLOSED, why)
     )
     await transport.connect()
+    memory_bytes = settings.memory_bytes
+    if memory_bytes is None:
+        each = model.footprint()
+        budget = sessions_budget(each.free_bytes)
+        memory_bytes = None if budget is None else each.fixed_bytes + budget
     shell = Shell(
         settings.stage,
         found,
@@ -74,7 +82,9 @@ async def run(settings: WorkerSettings) -> int:
             places=settings.places,
             gather_s=settings.gather_s,
             ring_bytes=settings.ring_bytes,
-            memory_bytes=settings.memory_bytes,
+            memory_bytes=memory_bytes,
+            utilisation=settings.utilisation,
+            probe=True,
         ),
         fatal=lambda why: end(EXIT_ENGINE_DEATH, why),
     )
