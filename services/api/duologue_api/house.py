@@ -1,11 +1,12 @@
 """What a root needs of its pod, and what it must keep to."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from duologue.bus.exchange import Exchange
 from duologue.bus.transport import Transport
 from duologue.models import Manifest
+from duologue_api.admission import Admission
 from duologue_api.placement import Roster
 
 if TYPE_CHECKING:
@@ -14,12 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Limits:
-    """`seed` fixes every session's."""
+    """`seed` fixes every session's.  `takeover_reserve`: places of each stage that no new session gets; "auto": as
+    many as the largest worker has, where there are several.  `deadline_units`: a session starts only where units are
+    expected to be answered within so many."""
 
     input_backlog_s: float = 5.0
     lifetime_s: float = 3600.0
     ring_bytes: int = 16 << 20
     seed: int | None = None
+    takeover_reserve: int | Literal["auto"] = "auto"
+    deadline_units: float = 1.0
 
 
 class House(Protocol):
@@ -28,6 +33,7 @@ class House(Protocol):
     transport: Transport
     exchange: Exchange
     roster: Roster
+    admission: Admission
     limits: Limits
 
     def clock(self) -> float: ...

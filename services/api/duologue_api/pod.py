@@ -14,6 +14,7 @@ from duologue.bus import subjects
 from duologue.bus.exchange import SETTLE_S, Exchange
 from duologue.bus.transport import Message, Transport, Unsubscribe
 from duologue.models import Manifest
+from duologue_api.admission import Admission
 from duologue_api.house import Limits
 from duologue_api.placement import PROBE_S, Roster
 from duologue_api.port import Client, Draining, ModelStatus
@@ -63,6 +64,14 @@ class Pod:
         )
         # A quarter unit: clients' sends fall anywhere within a unit, and stages are most efficient on whole bundles.
         gather_s = min(units.values()) / 4 if gather_s is None else gather_s
+        self.admission = Admission(
+            self.roster,
+            units,
+            clock=clock,
+            gather_s=gather_s,
+            reserve=self.limits.takeover_reserve,
+            deadline_units=self.limits.deadline_units,
+        )
         self.exchange = Exchange(transport, self.address, gather_s=gather_s, suspected=self._suspect)
         self._subscriptions: list[Unsubscribe] = []
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
@@ -191,6 +200,7 @@ class Pod:
 
     def _heartbeat(self) -> None:
         self._every(HEARTBEAT_S, self._heartbeat)
+        self.admission.measure()
         models = {model: m.Places(0, 0) for model in self._manifests}
         beat = m.Heartbeat(m.WIRE, m.LEDGER, self.address, self.state, models)
         self.transport.publish(subjects.heartbeat(self.address), m.encode(beat))

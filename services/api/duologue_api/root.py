@@ -100,6 +100,7 @@ class Root:
             Place(house.exchange.address, self._epoch),
             transport=house.transport,
             roster=house.roster,
+            admission=house.admission,
             clock=house.clock,
         )
         self._spawn(self._open())
@@ -210,7 +211,9 @@ class Root:
     def _refuse(self, refused: Refused) -> None:
         self._enter(Input.REFUSED)
         telemetry.REFUSED.labels(refused.code).inc()
-        log.info("session refused", sid=self.sid, model=self._config.model, code=refused.code)
+        log.info(
+            "session refused", sid=self.sid, model=self._config.model, code=refused.code, why=str(refused)
+        )
         self._error(refused.code, str(refused), self._start_event)
         self._client.end(kind(refused.code).close or RETRY, refused.code)
         self._end("refused")
@@ -245,6 +248,7 @@ class Root:
         waited = self._intake.answered(unit)
         if waited is not None:
             telemetry.ANSWER_SECONDS.labels(model).observe(waited)
+            self._house.admission.answered(model, waited)
         self.units_out = unit + 1
         self._endpoint.horizon = self.units_out
         telemetry.UNITS_OUT.labels(model).inc()

@@ -5,12 +5,12 @@ import json
 import os
 import signal
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 
 from duologue.bus.nats import NatsTransport
-from duologue.models import manifest
+from duologue.models import deal_options, manifest
 from duologue_api.app import create_app
 from duologue_api.house import Limits
 from duologue_api.pod import Pod
@@ -40,6 +40,8 @@ class ApiSettings:
     lifetime_s: float = 3600.0
     input_backlog_s: float = 5.0
     ring_bytes: int = 16 << 20
+    takeover_reserve: int | Literal["auto"] = "auto"
+    deadline_units: float = 1.0
     start_timeout_s: float = 60.0
     drain_s: float = 10.0
     gather_s: float | None = None
@@ -50,7 +52,8 @@ async def run(settings: ApiSettings) -> int:
     """Serves until SIGTERM and the drain.  Returns the exit code."""
     loop = asyncio.get_running_loop()
     manifests = {model: manifest(model) for model in settings.models}
-    options = {model: found.session_options(settings.options) for model, found in manifests.items()}
+    dealt = deal_options({id: found.session_options for id, found in manifests.items()}, settings.options)
+    options = {model: manifests[model].session_options(of_model) for model, of_model in dealt.items()}
     ended: asyncio.Future[int] = loop.create_future()
 
     def end(code: int, why: str) -> None:
@@ -67,7 +70,14 @@ async def run(settings: ApiSettings) -> int:
         manifests,
         options=options,
         clock=loop.time,
-        limits=Limits(settings.input_backlog_s, settings.lifetime_s, settings.ring_bytes, settings.seed),
+        limits=Limits(
+            input_backlog_s=settings.input_backlog_s,
+            lifetime_s=settings.lifetime_s,
+            ring_bytes=settings.ring_bytes,
+            seed=settings.seed,
+            takeover_reserve=settings.takeover_reserve,
+            deadline_units=settings.deadline_units,
+        ),
         gather_s=settings.gather_s,
     )
     await pod.start()

@@ -36,6 +36,8 @@ def api(settings: Settings) -> int:
         lifetime_s=settings.lifetime_s,
         input_backlog_s=settings.input_backlog_s,
         ring_bytes=settings.ring_bytes,
+        takeover_reserve=settings.takeover_reserve,
+        deadline_units=settings.deadline_units,
         drain_s=settings.drain_s,
         gather_s=None if settings.gather_ms is None else settings.gather_ms / 1000,
         announce=settings.announce,

@@ -7,8 +7,10 @@ from typing import NamedTuple
 from duologue.stage.steptimes import StepTimes
 
 WINDOW_UNITS = 6
-"""Stage times count for so many units, and a session counts as fresh until it was stepped as often: only then
-does what it changed show in them.  Clients keep their phase, so the load of a unit repeats in the next."""
+"""Stage times count for so many units.  Clients keep their phase, so the load of a unit repeats in the next."""
+FRESH_UNITS = 3
+"""A session counts as fresh until it was stepped so often: only then does what it changed show in a tenth of the
+window."""
 SAMPLES = 512
 HIGH = 0.9
 """The share of units that the stated stage time covers.  Units arrive in bundles, some four in a unit's time, and all

@@ -61,7 +61,7 @@ class Probe:
         except SessionError as error:
             log.warning("probe ended early", stage=self._stage, rows=len(self._states), why=str(error))
         finally:
-            await self._job(lambda: [self._model.close(state) for state in self._states])
+            await self._job(self._close)
         return found
 
     async def _open(self, rows: int) -> None:
@@ -74,6 +74,10 @@ class Probe:
         while len(self._states) < rows:
             self._states.append(await self._job(job))
             self._units.append(0)
+
+    def _close(self) -> None:
+        for state in self._states:
+            self._model.close(state)
 
     async def _step(self) -> float:
         """Steps all states once; returns how long that took."""

@@ -15,7 +15,7 @@ from duologue.bus.exchange import Exchange
 from duologue.bus.transport import Message, Transport, Unsubscribe
 from duologue.models import ROOT, BadOption, Manifest
 from duologue.stage.engine import Engine
-from duologue.stage.headroom import WINDOW_UNITS, Headroom
+from duologue.stage.headroom import FRESH_UNITS, WINDOW_UNITS, Headroom
 from duologue.stage.model import SessionError, StageModel
 from duologue.stage.owner import Owner, Phase
 from duologue.stage.probe import Probe
@@ -100,7 +100,7 @@ class Shell:
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._subscriptions: list[Unsubscribe] = []
         self._hung_s = max(3 * manifest.unit_s, 1.0)
-        self._step_ticks = self._count = 0
+        self._step_ticks = self._count = self._fresh_told = 0
         self.empty = asyncio.Event()
         self.empty.set()
         self._failed: dict[tuple[str, m.Epoch], tuple[float, str, bytes]] = {}
@@ -167,7 +167,7 @@ class Shell:
         """Sessions that do not show in the measured times: new ones, and those that sent nothing for a while."""
         since = self._clock() - WINDOW_UNITS * self.manifest.unit_s
         return sum(
-            owner.unit - owner.start.begin < WINDOW_UNITS or owner.stepped_at < since
+            owner.unit - owner.start.begin < FRESH_UNITS or owner.stepped_at < since
             for owner in self.owners.values()
         )
 
@@ -345,6 +345,9 @@ class Shell:
             self._fatal(f"{self.stage} of {self.manifest.id}: hung: a step has run for {self.step_age:.1f} s")
         self._ticks.look_all()
         self._tenancy.check()
+        if self._fresh_told and self._fresh() < self._fresh_told:
+            # What a new session costs is known now: the next one must not wait for the heartbeat that says so.
+            self._beat()
 
     @property
     def step_age(self) -> float:
@@ -362,6 +365,7 @@ class Shell:
 
     def _beat(self) -> None:
         sessions, fresh = len(self.owners), self._fresh()
+        self._fresh_told = fresh
         pace = self.headroom.pace(sessions)
         places = m.Places(self.headroom.free(sessions, fresh), sessions, pace.stage_s, pace.more_s, fresh)
         labels = self.stage, self.manifest.id

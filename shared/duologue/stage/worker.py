@@ -12,10 +12,10 @@ import structlog
 from prometheus_client import start_http_server
 
 from duologue.bus.nats import NatsTransport
+from duologue.memory import sessions_budget
 from duologue.models import manifest
 from duologue.stage.engine import ThreadEngine
 from duologue.stage.loading import load
-from duologue.stage.memory import sessions_budget
 from duologue.stage.shell import Shell, ShellSettings
 
 EXIT_ENGINE_DEATH = 70
@@ -94,8 +94,8 @@ async def run(settings: WorkerSettings) -> int:
         server, _ = start_http_server(settings.metrics_port, settings.metrics_host)
         metrics_url = f"http://{settings.metrics_host}:{server.server_port}/metrics"
     if settings.announce:
-        ready = {"ready": True, "role": settings.stage, "address": shell.address, "metrics_url": metrics_url}
-        print(json.dumps(ready), flush=True)
+        ready = {"ready": True, "role": settings.stage, "model": settings.model, "address": shell.address}
+        print(json.dumps({**ready, "metrics_url": metrics_url}), flush=True)
     log.info("worker ready", worker=shell.address, model=settings.model, places=shell.places)
 
     draining: asyncio.Task[None] | None = None
