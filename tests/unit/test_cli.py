@@ -250,6 +250,7 @@ def test_worker_settings(worker: Service, monkeypatch: pytest.MonkeyPatch) -> No
         "options": {"row_ms": 2, "batch_ms": 3},
         "places": 64,
         "memory_bytes": None,
+        "utilisation": 0.85,
         "metrics_port": 0,
         "metrics_host": "127.0.0.1",
         "drain_s": 10.0,
@@ -292,6 +293,8 @@ def test_api_settings(api: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "lifetime_s": 3600.0,
         "input_backlog_s": 5.0,
         "ring_bytes": 16 << 20,
+        "takeover_reserve": "auto",
+        "deadline_units": 1.0,
         "drain_s": 10.0,
         "gather_s": None,
         "announce": True,
@@ -362,7 +365,7 @@ def test_a_port_that_is_taken(api: Service, capsys: pytest.CaptureFixture[str]) 
 
 def test_up_starts_what_was_asked_for() -> None:
     workers = {"encoder": 1, "llm": 2, "talker": 0, "codec": 1}
-    settings = UpSettings("parrot", 8700, workers, 2, 5, {"row_ms": 2, "loop": True}, keys=("k1", "k2"))
+    settings = UpSettings(("parrot",), 8700, workers, 2, 5, 1, {"row_ms": 2, "loop": True}, keys=("k1", "k2"))
     found = {spec.name: spec for spec in specs(settings, "nats://secret@here")}
     assert list(found) == ["encoder-1", "llm-1", "llm-2", "codec-1", "api-1", "api-2"]
     llm = " ".join(found["llm-2"].command(None)[1:])
@@ -372,7 +375,7 @@ def test_up_starts_what_was_asked_for() -> None:
     api = " ".join(found["api-2"].command(None)[1:])
     assert api == (
         "-m duologue api --model parrot --announce --host 127.0.0.1 --drain-s 0.5 --option loop=true "
-        "--seed 5 --port 8701"
+        "--takeover-reserve 1 --seed 5 --port 8701"
     )
     assert found["api-1"].rank < found["llm-1"].rank, "the APIs end first"
     assert found["api-1"].env["DUO_KEY"] == "k1 k2"
@@ -382,7 +385,7 @@ def test_up_starts_what_was_asked_for() -> None:
 
 
 def test_up_without_keys_or_port() -> None:
-    [*_, api] = specs(UpSettings("parrot", 0, {"llm": 1}), "nats://here")
+    [*_, api] = specs(UpSettings(("parrot",), 0, {"llm": 1}), "nats://here")
     assert list(api.command(None))[-3:] == ["--no-auth", "--port", "0"]
     assert list(api.command({"url": "http://127.0.0.1:4711"}))[-2:] == ["--port", "4711"]
 
@@ -403,7 +406,12 @@ def test_up_tells_what_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         children = [Child(spec, guard, report) for spec in specs(settings, "nats://here")]
         for child in children:
             stage = child.spec.name.partition("-")[0]
-            said = {"ready": True, "address": f"{stage}.{stage[:3]}-1", "metrics_url": "http://m"}
+            said = {
+                "ready": True,
+                "address": f"{stage}.{stage[:3]}-1",
+                "model": "m",
+                "metrics_url": "http://m",
+            }
             child.ready = {**said, "url": "http://127.0.0.1:8701"} if stage == "api" else said
         on_ready(Deployment("nats://here", 11, children))
         report("llm-1", "a line")
@@ -415,7 +423,13 @@ def test_up_tells_what_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     [line] = captured.out.splitlines()
     found = json.loads(line)
     assert [worker["stage"] for worker in found["workers"]] == ["encoder", "llm", "llm", "talker", "codec"]
-    assert found["workers"][1] == {"stage": "llm", "worker": "llm-1", "pid": None, "metrics_url": "http://m"}
+    assert found["workers"][1] == {
+        "stage": "llm",
+        "worker": "llm-1",
+        "pid": None,
+        "model": "m",
+        "metrics_url": "http://m",
+    }
     live = "ws://127.0.0.1:8701/v1/live/sessions"
     assert (found["url"], found["live_url"], found["live_urls"]) == ("http://127.0.0.1:8701", live, [live])
     assert (found["nats_url"], found["nats_pid"], found["api_pids"]) == ("nats://here", 11, [None])

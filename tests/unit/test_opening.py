@@ -13,6 +13,7 @@ from duologue.bus.memory import DELIVER, DROP, MemoryBus, MemoryTransport
 from duologue.bus.transport import Message
 from duologue.models import CHAIN, ROOT, STAGES
 from duologue.virtual import run_virtual
+from duologue_api.admission import Admission
 from duologue_api.opening import ATTEMPT_S, START_S, Opening, Refused
 from duologue_api.placement import Roster
 from duologue_api.wiring import Place
@@ -75,6 +76,7 @@ class Bench:
             settled_s=lambda: self.transport.settled_s,
             rng=random.Random(1),
         )
+        self.admission = Admission(self.roster, {"parrot": 0.08}, clock=self.clock, gather_s=0.02, reserve=0)
         self.beating = asyncio.create_task(self._beat())
         return self
 
@@ -113,6 +115,7 @@ class Bench:
             Place(POD, (3, 0)),
             transport=self.transport,
             roster=self.roster,
+            admission=self.admission,
             clock=self.clock,
         )
 

@@ -11,6 +11,7 @@ from duologue.bus.transport import RequestTimeout
 from duologue.models import ROOT, STAGES
 from duologue.models.manifest import CHAIN
 from duologue.virtual import run_virtual
+from duologue_api.admission import Admission
 from duologue_api.opening import AGAIN_S, Opening
 from duologue_api.placement import Roster
 from duologue_api.wiring import Place
@@ -54,6 +55,7 @@ def test_a_session_that_starts_while_the_bus_is_away_waits_for_it() -> None:
             Place("api.pod", (1, 0)),
             transport=bus,  # type: ignore[arg-type]  # all that it uses
             roster=roster,
+            admission=Admission(roster, {"parrot": 0.08}, clock=clock, gather_s=0.02),
             clock=clock,
         )
         assert set(await opening.run()) == {ROOT, *STAGES}

@@ -17,8 +17,8 @@ from duologue.bus.memory import DELIVER, DROP, Fate, Passage
 from duologue.inprocess import InProcess
 from duologue.models import STAGES
 from duologue.session.record import ACTIVE, BUCKET, CLOSED, SessionRecord
+from duologue.stage.headroom import Headroom
 from duologue.stage.model import SessionError
-from duologue.stage.shell import ShellSettings
 from duologue.testing.parrot_reference import reference
 from duologue.testing.signals import bursts
 from duologue.virtual import run_virtual
@@ -291,7 +291,7 @@ def test_a_session_that_finds_no_place_is_told_why(workers: dict[str, int]) -> N
     async def main() -> Recorder:
         async with InProcess("parrot") as deployment:
             shell = deployment.shell("talker")
-            shell.settings = ShellSettings(places=0)
+            shell.headroom = Headroom(0.08, clock=asyncio.get_running_loop().time, places=0)
             if workers:
                 await shell.stop()
             await asyncio.sleep(1.1)

@@ -242,7 +242,7 @@ def test_heartbeats_say_who_is_here_and_how_full() -> None:
     assert first.address == worker.shell.address
     assert subjects.role_of(first.address) == "encoder"
     assert first.models == {"parrot": m.Places(3, 0)}
-    assert last.models == {"parrot": m.Places(2, 1)}
+    assert last.models == {"parrot": m.Places(2, 1, fresh=1)}
     assert (last.due_age, last.step_age) == (0.0, 0.0)
 
 

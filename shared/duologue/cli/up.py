@@ -20,7 +20,8 @@ def up(settings: Settings) -> int:
     """Run everything on this machine: NATS, all stages, the API."""
     from duologue import allinone, processes
 
-    models, as_json = settings.models or [settings.model or MODEL], settings.as_json
+    models = tuple(dict.fromkeys(settings.models or [settings.model or MODEL]))
+    as_json = settings.as_json
     if settings.port and settings.port + settings.api_pods - 1 > 65535:
         raise typer.BadParameter(
             f"{settings.api_pods} pods from port {settings.port} on", param_hint="--port"
@@ -28,7 +29,7 @@ def up(settings: Settings) -> int:
     if settings.nats is not None and settings.data_dir is not None:
         raise Failure("--data-dir is for the embedded NATS server, and --nats joins another one")
     ours = processes.UpSettings(
-        models=tuple(dict.fromkeys(models)),
+        models=models,
         port=settings.port,
         workers=parse_workers(settings.workers),
         api_pods=settings.api_pods,
