@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duologue.audio.formats import FORMATS, Format
 from duologue.errors import TABLE
 from duologue_api.live.config import MAX_INPUT_BYTES, MAX_INSTRUCTIONS_BYTES, SessionConfig, check
 from duologue_api.live.events import VoiceId
@@ -150,9 +151,8 @@ def voiced(**fields: Any) -> dict[str, Any]:
         (voiced(audio={"format": {"type": "audio/pcm", "rate": 44100}}), "session.audio.format.rate"),
         (voiced(audio={"format": {"type": "audio/pcm", "rate": "24000"}}), "session.audio.format.rate"),
         (voiced(audio={"format": {"type": "audio/pcmu", "rate": 24000}}), "session.audio.format.rate"),
-        (voiced(audio={"format": {"type": "audio/pcm", "rate": 16000}}), "session.audio.format"),
-        (voiced(audio={"format": {"type": "audio/pcmu", "rate": 8000}}), "session.audio.format"),
-        (voiced(audio={"format": {"type": "audio/pcma", "rate": 8000}}), "session.audio.format"),
+        (voiced(audio={"format": {"type": "audio/pcm", "rate": 8000}}), "session.audio.format.rate"),
+        (voiced(audio={"format": {"type": "audio/pcma", "rate": 16000}}), "session.audio.format.rate"),
         (voiced(audio={"output": {"voice": 5}}), "session.audio.output.voice"),
         (voiced(audio={"output": {"voice": ["wren"]}}), "session.audio.output.voice"),
         (voiced(audio={"output": {"voice": "boomer"}}), "session.audio.output.voice"),
@@ -223,11 +223,6 @@ def test_an_unknown_model_is_answered_with_those_there_are() -> None:
     assert (refused.value.code, refused.value.param) == ("model_not_found", "session.model")
 
 
-def test_an_unserved_format_is_answered_with_those_there_are() -> None:
-    with pytest.raises(Refused, match="audio/pcm 24000"):
-        resolve(audio={"format": {"type": "audio/pcm", "rate": 16000}})
-
-
 def test_what_is_long_is_not_quoted_back() -> None:
     assert refusal({"model": "x" * 100_000}) == ("model_not_found", "session.model")
     code, param = refusal({"model": "voiced", "y" * 100_000: 1})
@@ -286,6 +281,13 @@ def outcome(session: Any) -> SessionConfig | Refused:
 
 
 # ---------------------------------------------------------------- what is accepted
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_all_formats_are_served(form: Format) -> None:
+    config = resolve(audio={"format": {"type": form.type, "rate": form.rate}})
+    assert (config.format.type, config.format.rate) == (form.type, form.rate)
+    assert config.notices == ()
 
 
 @pytest.mark.parametrize(

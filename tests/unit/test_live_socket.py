@@ -20,7 +20,15 @@ pytestmark = pytest.mark.unit
 START = {"type": "session.start", "session": {"model": "echo"}}
 APPEND = {"type": "session.input_audio.append", "audio": "AAA="}
 CLOSE = {"type": "session.close"}
-FRAMES = {commands.Start: START, commands.Append: APPEND, commands.Close: CLOSE}
+MUTE = {"type": "session.input_audio.mute"}
+UPDATE = {"type": "session.update", "session": {"triggers": []}}
+FRAMES = {
+    commands.Start: START,
+    commands.Append: APPEND,
+    commands.Mute: MUTE,
+    commands.Update: UPDATE,
+    commands.Close: CLOSE,
+}
 WAY: dict[State, list[dict[str, Any]]] = {
     State.WAITING: [],
     State.STARTED: [START],
@@ -79,7 +87,9 @@ class DeafHost(EchoHost):
         session = super().connect(client)
         session.calls = []
         session.start = lambda config, event_id: session.calls.append(commands.Start)
-        session.append = lambda pcm, event_id: session.calls.append(commands.Append)
+        session.append = lambda audio, event_id: session.calls.append(commands.Append)
+        session.mute = lambda on, event_id: session.calls.append(commands.Mute)
+        session.update = lambda config, event_id: session.calls.append(commands.Update)
         session.request_close = lambda event_id: session.calls.append(commands.Close)
         return session
 
@@ -180,7 +190,9 @@ def test_a_client_may_go_while_there_is_no_room() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("where", ["connect", "start", "append", "request_close", "room", "disconnected"])
+@pytest.mark.parametrize(
+    "where", ["connect", "start", "append", "mute", "update", "request_close", "room", "disconnected"]
+)
 def test_a_bug_anywhere_ends_the_session_with_a_word(where: str, capsys: pytest.CaptureFixture[str]) -> None:
     def bug(*_: Any) -> Any:
         raise RuntimeError("what the client said")
@@ -195,7 +207,7 @@ def test_a_bug_anywhere_ends_the_session_with_a_word(where: str, capsys: pytest.
 
     async def test() -> None:
         host = BuggyHost()
-        peer = Peer(START, APPEND, CLOSE)
+        peer = Peer(START, APPEND, MUTE, UPDATE, CLOSE)
         await peer.serve(host)
         if where == "disconnected":
             assert peer.close == (1000, "close_requested")

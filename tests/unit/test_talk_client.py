@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from duologue.audio.formats import PCM_24K, Format
 from duologue.client.address import Address, BadUrl
 from duologue.client.catalogue import Model, _parse
 from duologue.client.events import (
@@ -132,16 +133,18 @@ class Echo:
     """A session that answers every whole unit of input with the same audio, `delay_s` later, and notes when what
     came.  From unit `stuck_at` on it does not answer; with `never_ends` it does not close."""
 
-    session_id, model, rate = "live_1", "echo", RATE
+    session_id, model = "live_1", "echo"
 
     def __init__(
         self,
         *,
+        form: Format = PCM_24K,
         delay_s: float = 0.0,
         stuck_at: int | None = None,
         never_ends: bool = False,
         lost_at: int | None = None,
     ) -> None:
+        self.format = form
         self.appends: list[tuple[float, bytes]] = []
         self.answered = 0
         self.most_ahead = 0

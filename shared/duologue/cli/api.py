@@ -54,6 +54,20 @@ def api(
     input_backlog_s: Annotated[
         float | None, typer.Option(envvar="DUO_INPUT_BACKLOG_S", min=0.1, help="Input that may wait.")
     ] = None,
+    input_backlog_policy: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DUO_INPUT_BACKLOG_POLICY", help="Of what is beyond: drop_oldest, or close the session."
+        ),
+    ] = None,
+    output_backlog_s: Annotated[
+        float | None,
+        typer.Option(envvar="DUO_OUTPUT_BACKLOG_S", min=0.1, help="Output held for a slow reader."),
+    ] = None,
+    output_backlog_close_s: Annotated[
+        float | None,
+        typer.Option(envvar="DUO_OUTPUT_BACKLOG_CLOSE_S", min=0, help="A reader so long behind is closed."),
+    ] = None,
     drain_s: Annotated[
         float | None,
         typer.Option(envvar="DUO_DRAIN_S", min=0, help="After SIGTERM, time for sessions to end."),
@@ -67,6 +81,10 @@ def api(
     lifeline.watch()
     keys = read_keys(key, keys_file)
     check_access(keys, no_auth, host)
+    if input_backlog_policy not in (None, "drop_oldest", "close"):
+        raise typer.BadParameter(
+            f"{input_backlog_policy!r} is neither drop_oldest nor close", param_hint="--input-backlog-policy"
+        )
     served = tuple(dict.fromkeys(model or models()))
     for name in served:
         manifest(name)
@@ -84,6 +102,9 @@ def api(
             start_timeout_s=start_timeout_s,
             lifetime_s=lifetime_s,
             input_backlog_s=input_backlog_s,
+            input_backlog_policy=input_backlog_policy,
+            output_backlog_s=output_backlog_s,
+            output_backlog_close_s=output_backlog_close_s,
             drain_s=drain_s,
             gather_s=None if gather_ms is None else gather_ms / 1000,
         ),

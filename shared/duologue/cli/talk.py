@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from duologue.audio.formats import FORMATS, PCM_16K, PCM_24K, Format
 from duologue.audio.resample import to_rate
 from duologue.audio.wav import read_wav, write_wav
 from duologue.cli.failure import Failure
@@ -53,14 +54,23 @@ def talk(
         str | None, typer.Option(envvar="DUO_INSTRUCTIONS", help="Instructions for the model.")
     ] = None,
     voice: Annotated[str | None, typer.Option(envvar="DUO_VOICE", help="Voice of the model.")] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            envvar="DUO_FORMAT",
+            help=f"Audio of the session: {', '.join(each.name for each in FORMATS)}.  Default: pcm24k.",
+        ),
+    ] = None,
     rate: Annotated[
-        int, typer.Option(envvar="DUO_RATE", help="Sample rate of the session: 24000 or 16000.")
-    ] = 24000,
+        int | None,
+        typer.Option(envvar="DUO_RATE", help="Sample rate of a session of PCM: 24000 or 16000."),
+    ] = None,
     chunk_ms: Annotated[
         float, typer.Option(envvar="DUO_CHUNK_MS", min=0.1, help="Audio of an append.")
     ] = 20.0,
     chunk_bytes: Annotated[
-        int | None, typer.Option(envvar="DUO_CHUNK_BYTES", min=2, help="The same in bytes, an even number.")
+        int | None, typer.Option(envvar="DUO_CHUNK_BYTES", min=1, help="The same in bytes of whole samples.")
     ] = None,
     tail: Annotated[
         float, typer.Option(envvar="DUO_TAIL", min=0, help="Seconds of silence after the recording.")
@@ -71,13 +81,13 @@ def talk(
     ] = False,
 ) -> int:
     """Stream a recording, print what is said, save the answer."""
-    if rate not in (24000, 16000):
-        raise typer.BadParameter(f"{rate} is neither 24000 nor 16000", param_hint="--rate")
+    chosen_format = _format(form, rate)
+    rate, width = chosen_format.rate, chosen_format.sample_bytes
     if pace <= 0:
         raise typer.BadParameter(f"{pace:g} is no pace", param_hint="--pace")
     if chunk_bytes is None:
-        chunk_bytes = max(1, round(chunk_ms / 1000 * rate)) * 2
-    if chunk_bytes % 2:
+        chunk_bytes = max(1, round(chunk_ms / 1000 * rate)) * width
+    if chunk_bytes % width:
         raise typer.BadParameter(f"{chunk_bytes} is odd", param_hint="--chunk-bytes")
     pcm16 = _load(file, rate, tail)
     chosen = _choose(url, key, model)
@@ -86,7 +96,7 @@ def talk(
 
     async def conversation() -> TalkResult:
         async with LiveClient.connect(
-            url, model=chosen.id, api_key=key, instructions=instructions, voice=voice, rate=rate
+            url, model=chosen.id, api_key=key, instructions=instructions, voice=voice, form=chosen_format
         ) as client:
             return await stream(
                 pcm16,
@@ -104,12 +114,28 @@ def talk(
     if out is not None:
         write_wav(out, result.pcm16, rate)
     if as_json:
-        typer.echo(orjson.dumps(_summary(result, out)))
+        typer.echo(orjson.dumps({**_summary(result, out), "format": chosen_format.name}))
     else:
         show.summary(result, out)
     if result.close_reason != "close_requested":
         raise Failure(f"the server ended the session: {result.close_reason}")
     return 0
+
+
+def _format(name: str | None, rate: int | None) -> Format:
+    """That of `--format`, or of `--rate`.  Raises `BadParameter`."""
+    if name is None:
+        for each in (PCM_24K, PCM_16K):
+            if rate in (None, each.rate):
+                return each
+        raise typer.BadParameter(f"{rate} is neither 24000 nor 16000", param_hint="--rate")
+    for each in FORMATS:
+        if each.name == name:
+            if rate not in (None, each.rate):
+                raise typer.BadParameter(f"{name} is not at {rate} Hz", param_hint="--rate")
+            return each
+    names = ", ".join(each.name for each in FORMATS)
+    raise typer.BadParameter(f"{name!r} is none of {names}", param_hint="--format")
 
 
 def _load(file: Path, rate: int, tail_s: float) -> Pcm:
