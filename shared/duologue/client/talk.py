@@ -168,6 +168,8 @@ async def _send(
         unit = unit_samples or 1
         held = 0 if client.format == PCM_24K else round(HELD_BACK_S * rate)
         await _received(progress, (progress.sent - held) // unit * unit - held, SETTLE_S)
+        if held:
+            await _received(progress, progress.sent // unit * unit, 2 * HELD_BACK_S)
         if not progress.ended.is_set():
             await client.finish()
             await _end(progress, stall_s)
