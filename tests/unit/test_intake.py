@@ -1,159 +1,276 @@
-"""A session's input alone: which unit a control belongs to, what is kept of a shed one, and when a unit was heard."""
+"""A session's input: framed, numbered, bounded."""
 
-from typing import Any
+import asyncio
+import random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from duologue.audio.formats import PCM_24K, PCMU, Format
-from duologue.bus.endpoint import Endpoint, window_units
-from duologue.bus.messages import SHED, Envelope, Outflow, Wiring
-from duologue.models import ROOT, manifest
-from duologue_api.intake import CONTROLS, MAX_CONTROLS, SHED_RECORD, Intake
-from duologue_api.live.refused import Refused
+from duologue.audio.framing import OddBytes
+from duologue.bus.endpoint import Endpoint
+from duologue.bus.messages import SHED, Ack, Audio, Outflow, Wiring
+from duologue.models import manifest
+from duologue.virtual import run_virtual
+from duologue_api.intake import SHED_RECORD, Intake
+from edge import Clock, Post
 
 pytestmark = pytest.mark.unit
 
-PARROT = manifest("parrot")
-LOUD = np.full(1920, 5000, np.int16)
-BACKLOG_S = 0.8
+UNIT = 3840
+"""Bytes of a unit."""
 BACKLOG = 10
+WINDOW = 4
+TO = (1, 1)
 
 
-class Rig:
-    """An intake whose units go nowhere until `go`."""
+class Bench:
+    """An intake of `BACKLOG` units before an encoder that takes `WINDOW` units at a time, once it is `wired`."""
 
-    def __init__(self, form: Format = PCM_24K, **options: Any) -> None:
-        self.now = 0.0
-        self.sent: list[Envelope] = []
-        self.shedding: list[bool] = []
-        self.endpoint = Endpoint(
-            "live_1",
-            ROOT,
+    def __init__(self, *, wired: bool = True) -> None:
+        self.clock, self.post = Clock(), Post()
+        self.episodes: list[bool] = []
+        self.end = Endpoint(
+            "live_x",
+            "root",
             (1, 0),
             begin=0,
-            window=window_units(PARROT.unit_s),
-            post=self,
-            clock=lambda: self.now,
+            window=WINDOW,
+            post=self.post,
+            clock=self.clock,
             arrived=lambda _: None,
         )
-        self.endpoint.apply(Wiring((0, 1), False, {}, {"encoder": []}))
+        self.end.apply(Wiring((0, 1), False, {}, {"encoder": []}))
+        if wired:
+            self.wire()
         self.intake = Intake(
-            PARROT,
-            self.endpoint,
-            clock=lambda: self.now,
-            backlog_s=BACKLOG_S,
-            shedding=self.shedding.append,
-            form=form,
-            **options,
+            manifest("parrot"),
+            self.end,
+            clock=self.clock,
+            backlog_s=BACKLOG * 0.08,
+            shedding=self.episodes.append,
         )
+        self.appended = 0
+        self.acked = 0
 
-    def unit(self, address: str, envelope: Envelope) -> None:
-        self.sent.append(envelope)
+    def wire(self) -> None:
+        self.end.apply(Wiring((1, 1), True, {}, {"encoder": [Outflow("encoder.x", TO)]}))
 
-    def owes(self, endpoint: Endpoint, urgent: bool) -> None:
-        pass
+    def append(self, units: int) -> None:
+        """Units that all differ, and none is silent."""
+        for _ in range(units):
+            self.appended += 1
+            assert self.intake.append(sound(self.appended - 1)) == 1
 
-    def say(self, units: float) -> None:
-        samples = np.tile(LOUD, 100)[: round(units * 1920)]
-        self.intake.append(samples.tobytes())
+    def ack(self, units: int) -> None:
+        """The encoder took and used so many more units."""
+        self.acked += units
+        self.end.on_ack(Ack("live_x", "root", "encoder", TO, self.acked, self.acked, self.acked, WINDOW))
 
-    def go(self) -> None:
-        self.endpoint.apply(Wiring((0, 2), True, {}, {"encoder": [Outflow("encoder.x", (1, 1))]}))
-
-
-def test_a_control_goes_with_the_unit_of_its_first_sample() -> None:
-    rig = Rig()
-    rig.say(1.5)
-    assert rig.intake.mute(True, "a") == ("muted", 2880, "a")
-    rig.say(0.5)
-    assert rig.intake.mute(False, None) == ("unmuted", 3840, None)
-    assert rig.intake.mute(False, "again") is None
-    rig.say(2)
-    rig.go()
-    assert [envelope.records for envelope in rig.sent] == [
-        {},
-        {CONTROLS: [("muted", 2880, "a")]},
-        {CONTROLS: [("unmuted", 3840, None)]},
-        {},
-    ]
-    heard = rig.sent[1].body.arrays()["pcm"]
-    assert heard.tolist() == [5000] * 960 + [0] * 960
+    def sent(self) -> list[tuple[int, Audio]]:
+        return [(envelope.unit, envelope.body) for _, envelope in self.post.units]  # type: ignore[misc]
 
 
-def test_a_muted_unit_is_a_marker() -> None:
-    rig = Rig()
-    rig.intake.mute(True, None)
-    rig.say(2)
-    rig.go()
-    assert [envelope.body.marker for envelope in rig.sent] == [True, True]
-    assert rig.intake.samples == 2 * 1920
+def sound(number: int) -> bytes:
+    return np.full(1920, 1 + number % 30_000, "<i2").tobytes()
 
 
-def test_what_is_shed_keeps_its_controls() -> None:
-    rig = Rig()
-    rig.say(0.5)
-    rig.intake.mute(True, "a")
-    rig.say(0.2)
-    rig.intake.mute(False, "b")
-    rig.say(BACKLOG + 1.3)
-    rig.go()
-    assert (rig.intake.shed, rig.shedding) == (2, [True])
-    first, second, third, *_ = rig.sent
-    assert [envelope.flags for envelope in (first, second, third)] == [SHED, SHED, 0]
-    assert first.records == {
-        **SHED_RECORD,
-        CONTROLS: [("muted", 960, "a"), ("unmuted", 1344, "b")],
-    }
-    assert second.records == SHED_RECORD
+def body(number: int) -> Audio:
+    return Audio.of({"pcm": np.frombuffer(sound(number), "<i2")})
 
 
-def test_the_last_unit_can_be_shed_for_too() -> None:
-    rig = Rig()
-    rig.say(BACKLOG + 0.5)
-    assert (rig.intake.shed, rig.intake.flush()) == (0, 1)
-    assert rig.intake.shed == 1
+# ---------------------------------------------------------------- framing
 
 
-def test_where_nothing_may_be_shed_nothing_more_is_taken() -> None:
-    calls: list[int] = []
-    rig = Rig(overflow=lambda: calls.append(rig.intake.units))
-    rig.say(BACKLOG)
-    assert calls == []
-    rig.say(50)
-    assert calls == [BACKLOG + 1]
-    rig.say(1)
-    assert (rig.intake.units, rig.intake.shed, calls) == (BACKLOG + 1, 0, [BACKLOG + 1])
+def test_samples_become_units_however_they_come() -> None:
+    bench, data = Bench(), b"".join(sound(n) for n in range(3))
+    sizes = [2, 3838, 100, 5000, 2, 2578]
+    assert sum(sizes) == 3 * UNIT
+    completed, at = [], 0
+    for size in sizes:
+        completed.append(bench.intake.append(data[at : at + size]))
+        at += size
+        assert bench.intake.samples == at // 2
+    assert completed == [0, 1, 0, 1, 0, 1]
+    assert bench.sent() == [(n, body(n)) for n in range(3)]
+    assert bench.intake.units == bench.intake.pending == 3
 
 
-def test_too_many_controls_change_nothing() -> None:
-    rig = Rig()
-    for number in range(MAX_CONTROLS):
-        rig.intake.mute(number % 2 == 0, None)
-    with pytest.raises(Refused):
-        rig.intake.mute(True, None)
-    assert rig.intake.muted is False
-    rig.say(1)
-    assert rig.intake.mute(True, None)
+def test_half_a_sample_is_refused_whole() -> None:
+    bench = Bench()
+    with pytest.raises(OddBytes):
+        bench.intake.append(bytes(3))
 
 
-def test_a_unit_is_heard_when_its_last_sample_came_even_if_it_is_complete_later() -> None:
-    rig = Rig(PCMU)
-    for number in range(97):
-        rig.now = number / 100
-        rig.intake.append(bytes(80))
-    assert rig.intake.units < 12, "the resampler holds some back"
-    rig.now = 2.0
-    rig.intake.flush()
-    assert rig.intake.units == 13
-    # The last sample of unit u came with append 8 u + 7, that of the incomplete one is the flush's.
-    ages = [rig.intake.answered(unit) for unit in range(13)]
-    assert ages == pytest.approx([2 - (8 * unit + 7) / 100 for unit in range(12)] + [0.0])
+def test_exact_zeros_travel_as_a_marker() -> None:
+    bench = Bench()
+    almost = bytearray(UNIT)
+    almost[-2] = 1
+    bench.intake.append(bytes(UNIT) + bytes(almost))
+    (_, silence), (_, quiet) = bench.sent()
+    assert silence.marker
+    assert quiet.tensors["pcm"].data == bytes(almost)
 
 
-def test_the_session_clock_is_in_seconds_of_the_clients_samples() -> None:
-    rig = Rig(PCMU)
-    rig.intake.append(bytes(7999))
-    assert rig.intake.seconds == 0.0
-    rig.intake.append(bytes(1))
-    assert rig.intake.seconds == 1.0
+def test_the_last_unit_is_filled_with_zeros() -> None:
+    bench = Bench()
+    assert bench.intake.flush() == 0
+    bench.intake.append(sound(0) + sound(1)[:100])
+    assert bench.intake.flush() == 1
+    assert bench.intake.flush() == 0
+    assert bench.sent()[1][1].tensors["pcm"].data == sound(1)[:100] + bytes(UNIT - 100)
+    assert (bench.intake.units, bench.intake.samples) == (2, 1970)
+
+
+def test_an_answer_tells_how_long_it_took() -> None:
+    bench = Bench()
+    bench.append(2)
+    bench.clock.now += 0.3
+    assert bench.intake.answered(0) == pytest.approx(0.3)
+    assert bench.intake.pending == 1
+    assert bench.intake.answered(0) is None
+
+
+# ---------------------------------------------------------------- shedding
+
+
+def test_beyond_the_backlog_the_oldest_sound_becomes_silence() -> None:
+    bench = Bench(wired=False)
+    bench.append(BACKLOG)
+    assert (bench.intake.shed, bench.episodes) == (0, [])
+    bench.append(3)
+    assert (bench.intake.shed, bench.episodes) == (3, [True])
+    bench.wire()
+    for _ in range(BACKLOG + 3):
+        bench.ack(1)
+    sent = bench.sent()
+    assert [unit for unit, _ in sent] == list(range(BACKLOG + 3)), "numbers are kept"
+    assert all(audio.marker for _, audio in sent[:3])
+    assert sent[3:] == [(n, body(n)) for n in range(3, BACKLOG + 3)]
+    envelopes = [envelope for _, envelope in bench.post.units]
+    assert [envelope.flags for envelope in envelopes] == [SHED] * 3 + [0] * BACKLOG
+    assert [envelope.records for envelope in envelopes] == [SHED_RECORD] * 3 + [{}] * BACKLOG
+
+
+def test_what_an_encoder_may_have_is_never_shed() -> None:
+    bench = Bench()
+    bench.append(WINDOW + BACKLOG + 2)
+    assert bench.intake.shed == 2
+    assert bench.sent() == [(n, body(n)) for n in range(WINDOW)]
+    for _ in range(BACKLOG + 2):
+        bench.ack(1)
+    assert [unit for unit, audio in bench.sent() if audio.marker] == [WINDOW, WINDOW + 1]
+
+
+def test_a_probe_is_never_shed() -> None:
+    """The unit that probes for lost credit was not known as sent.  The encoder had heard it, the ledger said silence."""
+    bench = Bench()
+    bench.append(WINDOW + 1)
+    bench.end.on_ack(Ack("live_x", "root", "encoder", TO, WINDOW, 0, 0, 0))
+    bench.clock.now += 1.0
+    bench.end.check()
+    assert bench.sent()[-1] == (WINDOW, body(WINDOW))
+    bench.append(BACKLOG + 1)
+    assert bench.intake.shed == 1
+    bench.end.on_ack(Ack("live_x", "root", "encoder", TO, WINDOW + 1, WINDOW + 1, WINDOW + 1, 0))
+    bench.append(5)
+    assert bench.intake.shed == 6
+    bench.acked = WINDOW + 1
+    bench.ack(0)
+    assert bench.sent()[WINDOW + 1][1].marker
+
+
+def test_an_episode_is_over_when_half_of_the_backlog_has_gone() -> None:
+    bench = Bench()
+    bench.append(WINDOW + BACKLOG + 1)
+    answered = 0
+    while bench.episodes == [True]:
+        bench.ack(1)
+        bench.intake.answered(answered)
+        answered += 1
+    assert bench.episodes == [True, False]
+    assert answered == BACKLOG - BACKLOG // 2 + 1, "the shed unit counts as none"
+    bench.append(BACKLOG - BACKLOG // 2)
+    assert bench.episodes == [True, False]
+    bench.append(1)
+    assert bench.episodes == [True, False, True]
+
+
+def test_a_backlog_is_at_least_two_units() -> None:
+    bench = Bench(wired=False)
+    tiny = Intake(manifest("parrot"), bench.end, clock=bench.clock, backlog_s=0.0, shedding=lambda _: None)
+    tiny.append(sound(0) + sound(1))
+    assert tiny.shed == 0
+    tiny.append(sound(2))
+    assert tiny.shed == 1
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=150, deadline=None)
+def test_every_unit_is_one_thing_for_everybody(seed: int) -> None:
+    """Whatever is acknowledged when: units have numbers without holes, and a unit that was ever sent with sound or as
+    silence is never sent as anything else; no more than the backlog waits; shed units are counted."""
+    rng = random.Random(seed)
+    bench = Bench(wired=rng.random() < 0.5)
+    answered = 0
+    for _ in range(60):
+        match rng.randrange(5):
+            case 0 | 1:
+                bench.append(rng.randrange(5))
+            case 2 if bench.acked < len({unit for unit, _ in bench.sent()}):
+                bench.ack(1)
+            case 3 if answered < bench.acked:
+                bench.intake.answered(answered)
+                answered += 1
+            case 4:
+                bench.clock.now += rng.choice([0.01, 0.2, 1.0])
+                bench.end.check()
+                if bench.end.version == (0, 1):
+                    bench.wire()
+        sound_waiting = bench.appended - len({unit for unit, _ in bench.sent()}) - bench.intake.shed
+        assert sound_waiting <= BACKLOG
+    bench.wire()
+    for _ in range(bench.appended):
+        if bench.acked < len({unit for unit, _ in bench.sent()}):
+            bench.ack(1)
+    units: dict[int, Audio] = {}
+    for unit, audio in bench.sent():
+        assert units.setdefault(unit, audio) == audio
+    assert list(units) == list(range(bench.appended))
+    shed = [unit for unit, audio in units.items() if audio.marker]
+    assert len(shed) == bench.intake.shed
+    assert all(audio == body(unit) for unit, audio in units.items() if unit not in shed)
+
+
+# ---------------------------------------------------------------- room
+
+
+def test_a_client_that_is_far_ahead_is_read_no_further() -> None:
+    async def main() -> None:
+        bench = Bench(wired=False)
+        bench.append(4 * BACKLOG - 1)
+        await asyncio.wait_for(bench.intake.room(), 1.0)
+        bench.append(1)
+        reading = asyncio.create_task(bench.intake.room())
+        await asyncio.sleep(100)
+        assert not reading.done()
+        bench.intake.answered(0)
+        await asyncio.wait_for(reading, 0.001)
+        bench.append(1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(bench.intake.room(), 1.0)
+
+    run_virtual(main())
+
+
+def test_a_session_that_is_over_holds_nobody() -> None:
+    async def main() -> None:
+        bench = Bench(wired=False)
+        bench.append(4 * BACKLOG)
+        reading = asyncio.create_task(bench.intake.room())
+        await asyncio.sleep(1)
+        bench.intake.release()
+        await asyncio.wait_for(reading, 0.001)
+
+    run_virtual(main())

@@ -3,6 +3,7 @@
 Times are seconds of any monotonic clock, given as arguments.
 """
 
+import math
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
@@ -83,7 +84,7 @@ class Outlet:
         """Units before this one may be sent."""
         self.patience_s = RESEND_S
         self.touched = now
-        self._repaired = now - REPAIR_S
+        self._repaired = -math.inf
 
     def sendable(self, made: int) -> int:
         """Where sending must stop, given that units before `made` are there."""
@@ -138,7 +139,7 @@ class Inlet:
         self.next = self.used = flow.next
         self.window = window
         self._queue: dict[int, Envelope] = {}
-        self._asked = -REPAIR_S
+        self._asked = -math.inf
 
     def wire(self, flow: Inflow) -> None:
         self.entries = sorted(flow.entries)
