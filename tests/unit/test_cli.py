@@ -17,6 +17,7 @@ import pytest
 import typer
 
 from duologue import allinone
+from duologue.audio.formats import PCM_16K, PCM_24K, PCMA, PCMU
 from duologue.audio.wav import read_wav, write_wav
 from duologue.cli import main, talk
 from duologue.cli.app import app
@@ -152,7 +153,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["api", "--key", "k", "--no-auth"], "either they or --no-auth"),
         (["talk", "a.wav", "--chunk-bytes", "3"], "3 is odd"),
         (["talk", "a.wav", "--rate", "8000"], "neither 24000 nor 16000"),
+        (["talk", "a.wav", "--format", "opus"], "--format = 'opus': pcm24k|pcm16k|pcmu|pcma is wanted"),
+        (["talk", "a.wav", "--format", "pcmu", "--rate", "16000"], "pcmu is not at 16000 Hz"),
         (["talk", "a.wav", "--pace", "0"], "0 is no pace"),
+        (["api", "--no-auth", "--input-backlog-policy", "hope"], "'hope': drop_oldest|close is wanted"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_code_2(
@@ -291,13 +295,19 @@ def test_api_settings(api: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "start_timeout_s": 60.0,
         "lifetime_s": 3600.0,
         "input_backlog_s": 5.0,
+        "input_backlog_policy": "drop_oldest",
+        "output_backlog_s": 5.0,
+        "output_backlog_close_s": 30.0,
         "ring_bytes": 16 << 20,
         "drain_s": 10.0,
         "gather_s": None,
         "announce": True,
     }
-    assert main(["api", "--no-auth"]) == 0
+    bounds = ["--input-backlog-policy", "close", "--output-backlog-s", "2", "--output-backlog-close-s", "9"]
+    assert main(["api", "--no-auth", *bounds]) == 0
     assert (api.settings["host"], api.settings["keys"]) == ("127.0.0.1", ())
+    names = ("input_backlog_policy", "output_backlog_s", "output_backlog_close_s")
+    assert [api.settings[name] for name in names] == ["close", 2.0, 9.0]
     assert "parrot" in api.settings["models"]
 
 
@@ -569,6 +579,7 @@ def test_talk_prints_one_json_object(
         "usage_seconds": 0.0,
         "close_reason": "close_requested",
         "out": str(out),
+        "format": "pcm24k",
     }
     assert (read_wav(out).samples * 32768).tolist() == list(range(3840))
     [connected] = server.connected
@@ -578,7 +589,7 @@ def test_talk_prints_one_json_object(
         "api_key": "k",
         "instructions": None,
         "voice": None,
-        "rate": 24000,
+        "form": PCM_24K,
     }
     [(pcm16, options)] = server.streamed
     assert pcm16.tolist() == list(range(3840))
@@ -595,6 +606,19 @@ def test_talk_settings(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert (options["chunk_bytes"], options["pace"], options["unit_samples"]) == (3200, None, 16000)
     assert options["window_s"] == 2.0
     assert server.connected[0]["model"] == "slow"
+    assert server.connected[0]["form"] == PCM_16K
+
+
+def test_talk_in_telephones_formats(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(monkeypatch)
+    for name, form in (("pcmu", PCMU), ("pcma", PCMA), ("pcm16k", PCM_16K)):
+        assert main(["talk", str(recording), "--format", name, "--chunk-ms", "20"]) == 0
+        assert server.connected[-1]["form"] == form
+        pcm16, options = server.streamed[-1]
+        assert len(pcm16) == 3840 * form.rate // 24000
+        assert options["chunk_bytes"] == form.bytes_per_s // 50
+        assert options["unit_samples"] == form.rate * 8 // 100
+    assert main(["talk", str(recording), "--format", "pcmu", "--chunk-bytes", "1"]) == 0
 
 
 def test_talk_shows_the_conversation(

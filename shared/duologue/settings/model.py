@@ -167,12 +167,16 @@ class Settings(BaseSettings):
     """Instructions for the model."""
     voice: Annotated[str | None, Use("talk")] = None
     """Voice of the model."""
-    rate: Annotated[int, Use("talk")] = 24000
-    """Sample rate of the session: 24000 or 16000."""
+    format: Annotated[
+        Literal["pcm24k", "pcm16k", "pcmu", "pcma"] | None, Use("talk", otherwise="`pcm24k`")
+    ] = None
+    """Audio of the session."""
+    rate: Annotated[int | None, Use("talk", otherwise="that of `format`")] = None
+    """Sample rate of a session of PCM: 24000 or 16000."""
     chunk_ms: Annotated[float, Field(ge=0.1), Use("talk")] = 20.0
     """Audio of an append."""
-    chunk_bytes: Annotated[int | None, Field(ge=2), Use("talk", otherwise="`chunk_ms`")] = None
-    """The same in bytes, an even number."""
+    chunk_bytes: Annotated[int | None, Field(ge=1), Use("talk", otherwise="`chunk_ms`")] = None
+    """The same in bytes of whole samples."""
     tail_s: Annotated[float, Field(ge=0), Use("talk", flag="--tail")] = 0.0
     """Seconds of silence after the recording."""
     pace: Annotated[float, Use("talk")] = 1.0
