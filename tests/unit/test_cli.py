@@ -83,7 +83,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Service:
 
 def test_every_flag_has_an_environment_variable() -> None:
     group: Any = typer.main.get_command(app)
-    assert sorted(group.commands) == ["api", "bench", "offline", "talk", "up", "worker"]
+    assert sorted(group.commands) == ["api", "bench", "offline", "talk", "tap", "top", "up", "worker"]
     for command in [group, *group.commands.values()]:
         for parameter in command.params:
             if parameter.name not in ("help", "version"):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from duologue.cli import api, bench, offline, talk, up, worker
+from duologue.cli import api, bench, offline, talk, tap, top, up, worker
 from duologue.cli.failure import LAST_WORDS, exit_code, line_of
 from duologue.cli.logs import configure
 
@@ -28,6 +28,8 @@ app.command()(api.api)
 app.command()(worker.worker)
 app.command()(offline.offline)
 app.command()(bench.bench)
+app.command()(top.top)
+app.command()(tap.tap)
 
 
 def _version(wanted: bool) -> None:

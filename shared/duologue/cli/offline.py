@@ -11,6 +11,7 @@ import typer
 
 from duologue.audio.resample import to_rate
 from duologue.audio.wav import read_wav
+from duologue.boundaries import save
 from duologue.cli.failure import Failure
 from duologue.cli.options import Model
 from duologue.models import manifest
@@ -38,11 +39,7 @@ def offline(
     if records == out:
         raise typer.BadParameter("the records take the name with .json", param_hint="--out")
     result = importlib.import_module("duologue.offline").run(model, pcm16, load_options(options), seed)
-    with out.open("wb") as file:
-        np.savez(file, **result["arrays"])
-    records.write_bytes(
-        orjson.dumps(result["records"], option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2)
-    )
+    save(result["arrays"], result["records"], out, records)
     return 0
 
 

@@ -38,6 +38,14 @@ def up(
         str | None,
         typer.Option(envvar="DUO_NATS", help="Join this NATS server instead of starting one.", metavar="URL"),
     ] = None,
+    tap: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="DUO_TAP",
+            help="Write every stage boundary of every session here when it is over.",
+            metavar="DIR",
+        ),
+    ] = None,
     start_timeout_s: Annotated[
         float, typer.Option(envvar="DUO_UP_TIMEOUT_S", min=1, help="All must be ready within this.")
     ] = 120.0,
@@ -59,6 +67,7 @@ def up(
         keys=read_keys(key, keys_file),
         nats_url=nats,
         data_dir=data_dir,
+        tap_dir=tap,
         start_timeout_s=start_timeout_s,
         env=_logging(context.obj, as_json),
     )
