@@ -158,15 +158,15 @@ class Tap:
     async def start(self) -> None:
         """When this returns, processes that connect from now on are seen from their first message; those already
         there, as soon as the notice has reached them.  Raises `TransportError`."""
-        for kind in self._direct:
-            self._subscriptions.append(
-                await self._transport.subscribe(subjects.of_kind(kind), self._on_message)
-            )
         for kind in self._taped:
             self._subscriptions.append(await self._transport.subscribe(subjects.copies(kind), self._on_copy))
         if self._taped:
             self._subscriptions.append(await self._transport.subscribe(subjects.who_tapes(), self._on_who))
             self._again()
+        for kind in self._direct:
+            self._subscriptions.append(
+                await self._transport.subscribe(subjects.of_kind(kind), self._on_message)
+            )
 
     async def stop(self) -> None:
         if self._timer is not None:

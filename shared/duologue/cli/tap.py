@@ -58,13 +58,16 @@ def tap(
     ] = 512,
     announce: Announce = True,
 ) -> None:
-    """Show what passes the bus, one line a message: units with what they carry, acknowledgements, claims, control,
-    heartbeats, events, and what the server returned because nobody listens (503).
+    """Show what passes the bus, decoded, one line a message: units with all that
+    they carry, acknowledgements, claims, control, heartbeats, events, and what the
+    server returned because nobody listens (503).
 
-    What is said in a session, its transcript and the models' decisions, is among it: you asked for it.  Of audio and
-    other arrays only size and range are shown, unless you ask for --bytes.
+    What sessions say is among it, transcripts and the models' decisions: you
+    asked for it.  Of audio and other arrays only size and range are shown,
+    unless you ask for --bytes.
 
-    Looking disturbs nobody.  When it is too slow to show everything, it says how much it left out.
+    Looking disturbs nobody.  When it is too slow to show everything, it says how
+    much it left out.
     """
     if write is not None:
         if subject or kind or session or as_json or count or whole:

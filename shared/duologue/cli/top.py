@@ -21,10 +21,11 @@ def top(
 ) -> None:
     """Show all pods, workers and sessions live, until Ctrl-C.
 
-    free: places for more sessions. sess: sessions there. queue, step: milliseconds that a unit waits for its step, and
-    that a step takes (medians of 5 s). due, run: age of the oldest unit that waits, of the step that runs. beat: age of
-    the last heartbeat; silent after three missing ones. v: wire version. Sessions are those that something happened to
-    since this began.
+    free: places for more sessions; sess: sessions there.  queue, step:
+    milliseconds that a unit waits for its step, and that a step takes (medians
+    of 5 s).  due, run: age of the oldest unit that waits, of the step that runs.
+    beat: age of the last heartbeat; three missing ones make silent.  v: wire
+    version.  Sessions are those to which something happened since this began.
     """
     from duologue.top import live
 

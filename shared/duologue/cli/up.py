@@ -82,6 +82,10 @@ def up(
             print(json.dumps(summary), flush=True)
         else:
             Console().print(_panel(model, summary))
+            if deployment.nats_pid is not None:
+                # By environment: other users of this machine see what stands on a command line.
+                look = f"Look at it: DUO_NATS={deployment.nats_url} duologue top"
+                Console().print(look, style="dim", markup=False, highlight=False, soft_wrap=True)
             sys.stdout.flush()
 
     if not as_json:

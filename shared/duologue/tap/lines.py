@@ -12,6 +12,7 @@ from duologue.bus import subjects
 from duologue.bus.messages import SHED
 from duologue.bus.tape import Copy
 from duologue.tap.decoding import MORE, Decoded
+from duologue.terminal import printable
 
 NOBODY = "503: nobody listens there"
 _JSON = orjson.OPT_NON_STR_KEYS
@@ -52,7 +53,7 @@ def as_text(copy: Copy, decoded: Decoded, at: float) -> Text:
         pieces += [*_way(decoded.fields.get("sender", ""), to), *_all("ack", decoded.fields.get("acks", []))]
     else:
         pieces += [(to or "answer", ""), (decoded.type or "?", "bold"), (_fields(decoded.fields), "")]
-    return Text(" ").join(Text(_printable(text), style) for text, style in pieces if text)
+    return Text(" ").join(Text(printable(text), style) for text, style in pieces if text)
 
 
 def _way(sender: Any, to: str) -> list[Piece]:
@@ -135,8 +136,3 @@ def _compact(value: Any) -> str:
 def _data(value: Any) -> str:
     """What JSON has no form for: bytes, in base64."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
-
-
-def _printable(text: str) -> str:
-    """What comes from the bus must not move the terminal's cursor."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

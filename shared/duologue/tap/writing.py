@@ -119,7 +119,10 @@ class Writer:
         if self._bytes > self._most_bytes:
             kept.cut(f"the {self._most_bytes >> 20} MiB for all sessions were used up")
         before = kept.bytes
-        kept.take(envelope)
+        try:
+            kept.take(envelope)
+        except m.Malformed as error:
+            log.warning("unit not understood", sid=envelope.sid, unit=envelope.unit, error=str(error))
         self._bytes += kept.bytes - before
 
     def _over(self, sid: str) -> None:

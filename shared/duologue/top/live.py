@@ -57,9 +57,9 @@ async def run(settings: TopSettings, console: Console, write: Callable[[bytes], 
             if settings.as_json:
                 write(orjson.dumps(picture) + b"\n")
             elif live is not None:
-                live.update(render(picture), refresh=True)
+                live.update(render(picture, console.width), refresh=True)
             else:
-                console.print(render(picture))
+                console.print(render(picture, console.width))
             if once:
                 end()
             wait_s = JSON_S if settings.as_json else REFRESH_S
