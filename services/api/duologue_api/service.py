@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from duologue.bus.nats import NatsTransport
+from duologue.bus.tape import Taped
 from duologue.models import manifest
 from duologue_api.app import create_app
 from duologue_api.house import DROP_OLDEST, BacklogPolicy, Limits
@@ -61,9 +62,10 @@ async def run(settings: ApiSettings) -> int:
             log.info("api ends", why=why, code=code)
             ended.set_result(code)
 
-    transport = NatsTransport(
+    nats = NatsTransport(
         settings.nats_url, name="duologue-api", on_closed=lambda why: end(EXIT_BUS_CLOSED, why)
     )
+    transport = Taped(nats, clock=loop.time)
     await transport.connect()
     pod = Pod(
         transport,

@@ -11,6 +11,7 @@ from duologue.stage.batch import Batcher, Due
 from duologue.stage.engine import Engine
 from duologue.stage.model import Result, SessionError, StageModel
 from duologue.stage.owner import Owner, Phase
+from duologue.stage.recent import Recent
 
 Stepped = list[tuple[Result | SessionError, int]]
 
@@ -34,6 +35,8 @@ class Ticks:
     ) -> None:
         self.count = 0
         """Jobs begun."""
+        self.queue_s, self.step_s = Recent(clock), Recent(clock)
+        """Of a step: how long its oldest unit has waited for it, and how long it took."""
         self._stage, self._model, self._engine, self._owners, self._clock = (
             stage,
             model,
@@ -153,6 +156,7 @@ class Ticks:
         for owner, due in batch:
             owner.stepping = True
             queued.observe(now - due.since)
+        self.queue_s.add(now - batch[0][1].since)
         telemetry.BATCH_UNITS.labels(self._stage).observe(len(batch))
         rows = [(owner.state, due.unit) for owner, due in batch]
 
@@ -176,6 +180,7 @@ class Ticks:
             return
         now = self._clock()
         telemetry.STEP_SECONDS.labels(self._stage).observe(now - began)
+        self.step_s.add(now - began)
         for (owner, _), (result, horizon) in zip(batch, results, strict=True):
             owner.stepping = False
             if owner.phase is Phase.CLOSED:
