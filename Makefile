@@ -37,7 +37,7 @@ bench: .venv/.ready ## benchmarks, one JSON line each: NAME=all
 	@$(BIN)/duologue bench $(or $(NAME),all) --json
 
 clean: ## remove everything that make, the tests and the tools have made
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	@rm -rf .venv .venvs .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---------------------------------------------------------------- setting up

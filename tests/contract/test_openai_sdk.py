@@ -325,7 +325,7 @@ def test_every_bad_frame_is_answered_and_the_session_lives_on(address: str) -> N
     [
         (None, "missing_required_parameter", "session"),
         ({}, "missing_required_parameter", "session.model"),
-        ({"model": "gpt-live-1"}, "model_not_found", "session.model"),
+        ({"model": "gpt-realtime-2"}, "model_not_found", "session.model"),
         ({"model": "echo", "voice": "marin"}, "unknown_parameter", "session.voice"),
         (
             {"model": "echo", "audio": {"output": {"voice": "boomer"}}},
