@@ -13,6 +13,8 @@ from duologue_api.placement import Life, Roster
 from duologue_api.wiring import Place, wiring
 
 ATTEMPT_S = 1.0
+AGAIN_S = 0.05
+"""Between two attempts: without a connection they fail at once."""
 START_S = 60.0
 """A session that has no owners after this long is refused."""
 
@@ -29,6 +31,10 @@ class Refused(Exception):
 
 class _NoPlace(Exception):
     """This worker does not take it; another one may."""
+
+
+class _Absent(_NoPlace):
+    """This worker does not answer."""
 
 
 class Opening:
@@ -53,6 +59,8 @@ class Opening:
         self._transport, self._roster, self._clock = transport, roster, clock
         self._epochs = 0
         self._refused: set[str] = set()
+        """Workers that did not take it, and of these those that did not answer."""
+        self._absent: set[str] = set()
 
     async def run(self) -> Mapping[str, Place]:
         """An owner for every stage, all wired.  Raises `Refused`."""
@@ -61,18 +69,15 @@ class Opening:
         while missing:
             self._pick(missing)
             self.wirings += 1
-            outcomes = await asyncio.gather(
-                *(self._settle(stage, stage in missing, deadline) for stage in STAGES), return_exceptions=True
-            )
-            missing = set()
-            for stage, outcome in zip(STAGES, outcomes, strict=True):
-                if isinstance(outcome, _NoPlace):
-                    log.info(
-                        "claim not taken", sid=self._sid, worker=self.places[stage].address, why=str(outcome)
-                    )
-                    missing.add(stage)
-                elif isinstance(outcome, BaseException):
-                    raise outcome
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = {
+                        stage: group.create_task(self._place(stage, stage in missing, deadline))
+                        for stage in STAGES
+                    }
+            except ExceptionGroup as several:
+                raise several.exceptions[0] from None
+            missing = {stage for stage, task in tasks.items() if not task.result()}
         return self.places
 
     def close(self) -> None:
@@ -80,6 +85,7 @@ class Opening:
         for stage, place in self.places.items():
             if stage != ROOT:
                 self._give_up(place)
+                self._roster.freed(place.address)
 
     def _give_up(self, place: Place) -> None:
         close = m.Close(m.WIRE, self._sid, [place.epoch])
@@ -88,10 +94,8 @@ class Opening:
     def _pick(self, missing: set[str]) -> None:
         for stage in missing:
             if stage in self.places:
-                refusing = self.places.pop(stage)
-                self._refused.add(refusing.address)
-                self._give_up(refusing)
-        for stage in missing:
+                self._give_up(self.places.pop(stage))
+        for stage in filter(missing.__contains__, STAGES):
             address = self._roster.pick(stage, self._model, self._refused)
             if address is None:
                 raise Refused(*self._why_none(stage))
@@ -99,9 +103,25 @@ class Opening:
             self.places[stage] = Place(address, (self._root.epoch[0], self._epochs))
 
     def _why_none(self, stage: str) -> tuple[str, str]:
-        if self._roster.candidates(stage, self._model):
+        if self._roster.candidates(stage, self._model, self._absent):
             return "session_limit_reached", f"Every {stage} worker of {self._model} is full. Try again later."
         return "model_unavailable", f"No {stage} worker of {self._model} is ready. Try again later."
+
+    async def _place(self, stage: str, fresh: bool, deadline: float) -> bool:
+        """Whether the stage has its owner; if not, another worker may take it.  Where there is none, `Refused` at
+        once: a client must not wait for the other stages' openings to hear that this one is full."""
+        try:
+            await self._settle(stage, fresh, deadline)
+            return True
+        except _NoPlace as why:
+            address = self.places[stage].address
+            log.info("claim not taken", sid=self._sid, worker=address, why=str(why))
+            self._refused.add(address)
+            if isinstance(why, _Absent):
+                self._absent.add(address)
+            if not self._roster.has_room(stage, self._model, self._refused):
+                raise Refused(*self._why_none(stage)) from why
+            return False
 
     async def _settle(self, stage: str, fresh: bool, deadline: float) -> None:
         """Claims the stage, or tells its owner the new route."""
@@ -125,9 +145,11 @@ class Opening:
 
     async def _claim(self, place: Place, claim: m.Claim, deadline: float) -> None:
         while True:
-            answer = m.decode(
-                await self._ask(subjects.claims(place.address), claim, place, deadline), m.Claimed
-            )
+            data = await self._ask(subjects.claims(place.address), claim, place, deadline)
+            try:
+                answer = m.decode(data, m.Claimed)
+            except m.Malformed as error:
+                raise _NoPlace(str(error)) from error
             if answer.state == m.OPEN:
                 return
             if answer.state == m.FAILED:
@@ -136,7 +158,11 @@ class Opening:
                 raise _NoPlace(answer.message or answer.state)
 
     async def _route(self, place: Place, route: m.Route, deadline: float) -> None:
-        reply = m.decode_control(await self._ask(subjects.control(place.address), route, place, deadline))
+        data = await self._ask(subjects.control(place.address), route, place, deadline)
+        try:
+            reply = m.decode_control(data)
+        except m.Malformed as error:
+            raise _NoPlace(str(error)) from error
         if not isinstance(reply, m.Routed) or not reply.known:
             raise _NoPlace("lost the session")
 
@@ -147,10 +173,11 @@ class Opening:
             try:
                 return await self._transport.request(subject, data, ATTEMPT_S)
             except NoResponders as error:
-                raise _NoPlace("nobody listens there") from error
+                raise _Absent("nobody listens there") from error
             except RequestTimeout as error:
                 if self._roster.judge(place.address) is not Life.ALIVE:
-                    raise _NoPlace("silent") from error
+                    raise _Absent("silent") from error
+                await asyncio.sleep(AGAIN_S)
         raise Refused(
             "model_unavailable", f"No owner could be found within {START_S:.0f} s. Try again later."
         )

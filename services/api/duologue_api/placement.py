@@ -30,7 +30,7 @@ class Life(Enum):
 
 @dataclass(slots=True)
 class Seen:
-    """`claimed` counts the sessions placed since the heartbeat, which it can't show yet."""
+    """`claimed` counts the sessions placed since the heartbeat, less those that left, which it can't show yet."""
 
     beat: Heartbeat
     at: float
@@ -113,12 +113,24 @@ class Roster:
     def pick(self, stage: str, model: str, without: Collection[str] = ()) -> str | None:
         """The freer of two workers drawn at random (power of two choices, Mitzenmacher 2001), or `None` if no worker
         has a place.  The place counts as taken until the worker's next heartbeat."""
-        free = [(places, address) for places, address in self.candidates(stage, model, without) if places > 0]
+        free = self._free(stage, model, without)
         if not free:
             return None
         _, address = max(self._rng.sample(free, min(2, len(free))))
         self._seen[address].claimed += 1
         return address
+
+    def has_room(self, stage: str, model: str, without: Collection[str] = ()) -> bool:
+        """Whether `pick` would find a worker."""
+        return bool(self._free(stage, model, without))
+
+    def _free(self, stage: str, model: str, without: Collection[str]) -> list[tuple[int, str]]:
+        return [found for found in self.candidates(stage, model, without) if found[0] > 0]
+
+    def freed(self, address: str) -> None:
+        """A session of this pod has left the worker, which its next heartbeat will show."""
+        if seen := self._seen.get(address):
+            seen.claimed -= 1
 
     def lacking(self, model: str) -> list[str]:
         """Stages of which no live worker serves the model."""

@@ -122,6 +122,7 @@ class Shell:
         """Gives up all sessions and leaves the bus."""
         for timer in self._timers.values():
             timer.cancel()
+        self._timers.clear()
         self._tenancy.stop()
         for unsubscribe in self._subscriptions:
             await unsubscribe()
@@ -223,6 +224,9 @@ class Shell:
         self._ticks.close(owner)
         if not self.owners:
             self.empty.set()
+        if self._timers:
+            # A full worker must not turn sessions away until the next heartbeat is due.
+            self._every(0.0, self._beat)
 
     def _fail(self, owner: Owner, error: SessionError) -> None:
         if owner.phase is Phase.CLOSED:
@@ -288,6 +292,8 @@ class Shell:
     # -- housekeeping
 
     def _every(self, seconds: float, again: Callable[[], None]) -> None:
+        if timer := self._timers.get(again):
+            timer.cancel()
         self._timers[again] = self._loop.call_later(seconds, again)
 
     def _tick(self) -> None:
