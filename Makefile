@@ -19,7 +19,7 @@ demo: .venv/.embedded ## a spoken conversation on this machine: MODEL=parrot POR
 	@exec $(BIN)/duologue up --model $(MODEL) --port $(PORT)
 
 test: .venv/.ready ## all tests: ARGS='-k name -x'
-	@$(BIN)/pytest -q $(ARGS)
+	@$(BIN)/pytest -q -rs $(ARGS)
 
 check: lint ## what every commit passes, in under a minute: lint and the unit tests
 	@$(BIN)/pytest -q -m unit $(ARGS)

@@ -69,4 +69,7 @@ def clean() -> dict[str, str]:
 
 if __name__ == "__main__":
     for each in sys.argv[1:] or ENVIRONMENTS:
-        python(each)
+        try:
+            python(each)
+        except Unavailable as why:
+            sys.exit(str(why))
