@@ -8,6 +8,7 @@ import json
 import subprocess
 import wave
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ pytestmark = [pytest.mark.contract, pytest.mark.timeout(600)]  # the environment
 
 DRIVER = Path(__file__).parent / "clients" / "livekit_driver.py"
 SEED, RATE, UNIT = 7, 24_000, 1920
-GIVE_UP_S = 60.0
+GIVE_UP_S = 120.0
 FLOOR = 0.0006
 """The RMS that LiveKit's gate takes for OpenAI's silence."""
 
@@ -48,18 +49,24 @@ def served() -> Iterator[Deployment]:
         yield served
 
 
-def drive(python: str, *arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [python, str(DRIVER), *arguments], stdout=subprocess.PIPE, text=True, env=environments.clean()
-    )
+@contextmanager
+def driver(python: str, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
+    with subprocess.Popen(
+        [python, str(DRIVER), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environments.clean(),
+    ) as client:
+        try:
+            yield client
+        finally:
+            client.kill()
 
 
 def result(client: "subprocess.Popen[str]") -> dict[str, Any]:
-    """What the driver said last."""
-    try:
-        out, _ = client.communicate(timeout=GIVE_UP_S)
-    finally:
-        client.kill()
+    """What the driver says last, once it is told to close."""
+    out, _ = client.communicate("close\n", timeout=GIVE_UP_S)
     assert client.returncode == 0
     said: dict[str, Any] = json.loads(out.splitlines()[-1])
     return said
@@ -109,11 +116,14 @@ def test_it_starts_hears_speaks_and_closes_and_is_refused_where_there_is_no_plac
     assert len(expected) > 1, "a recording with more than one answer"
     url = f"{served.url}/v1"
 
-    talking = drive(livekit, "talk", url, record(tmp_path / "in.wav", recording))
-    assert talking.stdout is not None
-    started = talking.stdout.readline()
-    refused = result(drive(livekit, "refused", url))
-    said = result(talking)
+    with (
+        driver(livekit, "talk", url, record(tmp_path / "in.wav", recording)) as talking,
+        driver(livekit, "refused", url) as waiting,
+    ):
+        assert talking.stdout is not None
+        started = talking.stdout.readline()
+        refused = result(waiting)
+        said = result(talking)
 
     assert json.loads(started)["started"].startswith("live_")
     assert heard(said["generations"]) == expected
@@ -152,7 +162,8 @@ def test_it_starts_hears_speaks_and_closes_and_is_refused_where_there_is_no_plac
 def test_a_whole_agent_hears_and_speaks(livekit: str, served: Deployment, tmp_path: Path) -> None:
     recording = bursts([(0.4, False), (1.0, True), (4.0, False)], seed=5)
     expected = generations(reference(recording, SEED))
-    said = result(drive(livekit, "agent", f"{served.url}/v1", record(tmp_path / "in.wav", recording)))
+    with driver(livekit, "agent", f"{served.url}/v1", record(tmp_path / "in.wav", recording)) as client:
+        said = result(client)
     assert heard(said["played"]) == expected
     assert (said["errors"], said["agent_errors"], said["reconnects"]) == ([], [], 0)
     assert types(said["received"])[-1] == "session.closed"

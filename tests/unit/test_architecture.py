@@ -23,7 +23,7 @@ KINDS = frozenset(
     for marker in tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"][
         "markers"
     ]
-)
+) - {"slow"}
 PRODUCT = sorted(path for top in ("shared", "services") for path in (REPO / top).rglob("*.py"))
 TESTS = sorted((REPO / "tests").rglob("test_*.py"))
 
@@ -345,6 +345,7 @@ def test_every_test_module_declares_its_kind() -> None:
         ("pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]", True),
         ("", False),
         ("pytestmark = pytest.mark.timeout(3)", False),
+        ("pytestmark = pytest.mark.slow", False),
         ("pytestmark = [pytest.mark.unit, pytest.mark.bus]", False),
         ("def test():\n    pytestmark = pytest.mark.unit", False),
         ("other = pytest.mark.unit", False),

@@ -4,7 +4,8 @@
     livekit_driver.py agent BASE_URL RECORDING.wav     a whole `AgentSession` with an agent
     livekit_driver.py refused BASE_URL                 a session that the server has no place for
 
-A first line {"started": ID} where a session starts, then one with what happened.  Recordings: 24 kHz mono int16.
+`talk` and `agent` say {"started": ID} when the session has started.  `talk` closes it, and `refused` begins, with a line on
+standard input.  The last line tells what happened.  Recordings: 24 kHz mono int16.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from livekit.agents.voice import io
 from livekit.plugins.openai.realtime import GPTLiveModel
 
 RATE, FRAME = 24_000, 1_200
-GIVE_UP_S = 40.0
+GIVE_UP_S = 60.0
 
 
 class Watch:
@@ -116,6 +117,7 @@ async def talk(url: str, path: str) -> None:
         session.push_audio(frame)
     await watch.until(lambda: watch.samples >= enough(path))
     generations = await asyncio.gather(*spoken)
+    await asyncio.to_thread(sys.stdin.readline)
     began = time.monotonic()
     await session.aclose()
     closed_s = time.monotonic() - began
@@ -134,6 +136,7 @@ async def generation(event: llm.GenerationCreatedEvent) -> dict[str, Any]:
 
 
 async def refused(url: str) -> None:
+    await asyncio.to_thread(sys.stdin.readline)
     model = llm.DuplexRealtimeAdapter(GPTLiveModel(base_url=url, api_key="any"))
     session = model.session()
     watch = Watch()
