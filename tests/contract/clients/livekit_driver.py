@@ -4,7 +4,7 @@
     livekit_driver.py agent BASE_URL RECORDING.wav     a whole `AgentSession` with an agent
     livekit_driver.py refused BASE_URL                 a session that the server has no place for
 
-`talk` and `agent` say {"started": ID} when the session has started.  `talk` closes it, and `refused` begins, with a line on
+`talk` says {"started": ID} when the session has started.  `talk` closes it, and `refused` begins, once a line comes on
 standard input.  The last line tells what happened.  Recordings: 24 kHz mono int16.
 """
 
