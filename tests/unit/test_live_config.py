@@ -219,8 +219,27 @@ def test_a_wrong_value_is_named(session: Any, param: str) -> None:
 
 def test_an_unknown_model_is_answered_with_those_there_are() -> None:
     with pytest.raises(Refused, match="voiced, plain") as refused:
-        check({"model": "gpt-live-1"}, MODELS)
+        check({"model": "other"}, MODELS)
     assert (refused.value.code, refused.value.param) == ("model_not_found", "session.model")
+
+
+@pytest.mark.parametrize("name", ["gpt-live-1", "gpt-live-1-mini", "gpt-live-2-2026-10-01"])
+def test_openais_own_model_stands_for_the_first(name: str) -> None:
+    config = check({"model": name}, MODELS)
+    assert (config.model, codes(config)) == ("voiced", ["model_mapped"])
+    assert config.resource("live_1", 1).model == "voiced"
+    there = ModelStatus(name, "Is called so", True, (), 1.0)
+    assert check({"model": name}, (*MODELS, there)).model == name
+    with pytest.raises(Refused, match="none"):
+        check({"model": name}, ())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gpt-live-transcribe", "gpt-live-", "gpt-live", "gpt-realtime-2", "x-gpt-live-1", "gpt-live-1\n", ""],
+)
+def test_no_other_name_stands_for_a_model(name: str) -> None:
+    assert refusal({"model": name}) == ("model_not_found", "session.model")
 
 
 def test_what_is_long_is_not_quoted_back() -> None:

@@ -78,6 +78,7 @@ TRIGGER = {
 }
 RESPONSES = {"type": "responses", "responses": {"model": "m"}}
 NOTED: list[tuple[str, dict[str, Any]]] = [
+    ("model_mapped", {"model": "gpt-live-1"}),
     ("voice_mapped", {"audio": {"output": {"voice": "marin"}}}),
     ("input_trimmed", {"input": [{"role": "user", "content": [{"text": "x" * 70_000}]}]}),
     ("unsupported_delegation", {"delegation": RESPONSES}),

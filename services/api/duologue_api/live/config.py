@@ -1,5 +1,6 @@
 """What a client asked for in `session.start` and `session.update`, checked and resolved."""
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,8 @@ BUILT_IN_VOICES = frozenset(
 )
 """Voices that clients name because OpenAI has them (openai-python 3.57, `built_in_voice.py`)."""
 DEFAULT_VOICE = "marin"
+OPENAI_MODEL = re.compile(r"gpt-live-\d+(-[\w.-]+)?", re.ASCII)
+"""Models that clients name because OpenAI has them: `gpt-live-1` is LiveKit's and others' default."""
 MAX_INSTRUCTIONS_BYTES = 16_384 * 8
 MAX_INPUT_BYTES = 8_192 * 8
 """OpenAI's limits are 16,384 and 8,192 tokens.  Eight bytes of UTF-8 a token is above every language's mean, so
@@ -106,20 +109,13 @@ def check(session: Any, models: Sequence["ModelStatus"]) -> SessionConfig:
         shape = schema.SessionShape.model_validate(session)
     except ValidationError as error:
         raise _refusal(error) from None
-    model = next((each for each in models if each.id == shape.model), None)
-    if model is None:
-        there_is = ", ".join(each.id for each in models) or "none"
-        raise Refused(
-            "model_not_found",
-            f"There is no model {shown(shape.model)} here. Models: {there_is}.",
-            param="session.model",
-        )
+    notices: list[Notice] = []
+    model = _model(shape.model, models, notices)
     instructions = shape.instructions if shape.instructions and not shape.instructions.isspace() else None
     if instructions is not None and len(instructions.encode()) > MAX_INSTRUCTIONS_BYTES:
         raise _invalid("session.instructions", f"more than {MAX_INSTRUCTIONS_BYTES} bytes of UTF-8")
     form = shape.audio.format
     _check_triggers(shape.triggers)
-    notices: list[Notice] = []
     voice, spoken_as = _voice(shape.audio.output.voice, model, notices)
     _note_unsupported(shape, notices)
     return SessionConfig(
@@ -186,6 +182,23 @@ def _merged(before: dict[str, Any], given: Any) -> Any:
 def _check_triggers(triggers: Sequence[schema.Trigger]) -> None:
     if len({trigger.event_type for trigger in triggers}) < len(triggers):
         raise _invalid("session.triggers", "more than one trigger for an event type")
+
+
+def _model(asked: str, models: Sequence["ModelStatus"], notices: list[Notice]) -> "ModelStatus":
+    """The model of that name.  OpenAI's stands for the first, since some clients name it unless they are told not
+    to; whoever names another one means it."""
+    for model in models:
+        if model.id == asked:
+            return model
+    if models and OPENAI_MODEL.fullmatch(asked):
+        notices.append(Notice("model_mapped", f"There is no {shown(asked)} here; this is {models[0].id}."))
+        return models[0]
+    there_is = ", ".join(each.id for each in models) or "none"
+    raise Refused(
+        "model_not_found",
+        f"There is no model {shown(asked)} here. Models: {there_is}.",
+        param="session.model",
+    )
 
 
 def _voice(

@@ -108,6 +108,7 @@ SERVER = (
 
 FIELDS = (
     Row("model", S, "required"),
+    Row("model: gpt-live-…", I, "`model_mapped`: stands for the first model, unless one is called so"),
     Row("instructions", S, "up to 16,384 tokens; blank: the model's own"),
     Row("audio.format", S, "`audio/pcm` 24000 (the default) or 16000, `audio/pcmu` 8000, `audio/pcma` 8000"),
     Row("audio.output.voice", S, "one of the model's (`GET /v1/models`); any other name is refused"),
@@ -124,6 +125,7 @@ FIELDS = (
 """Of `session` in `session.start`."""
 
 INFOS = {
+    "model_mapped": "OpenAI's own model was asked for (the default of LiveKit's client), and the first one here answers",
     "voice_mapped": "a built-in voice was asked for, and the model speaks with its own",
     "input_trimmed": "`input` was too long, its oldest messages are left out",
     "unsupported_delegation": "nothing is delegated here",
@@ -154,7 +156,7 @@ MEANINGS: Mapping[str, str] = {
     "session_failed": "a stage lost the session's state",
     "internal_error": "a bug of the server's",
     "invalid_api_key": "no such key",
-    "forbidden": "a web page of another origin at an open server",
+    "forbidden": "see [Open servers](#open-servers)",
     "not_found": "nothing there",
     "session_id_not_found": "no such session, or it has no such socket",
     "method_not_allowed": "HTTP only",
@@ -263,6 +265,20 @@ A listening model's output is exact zeros, which is `0xFF` in µ-law and `0xD5` 
 {errors}
 
 Before every close there is an `error` or a `session.closed`.
+
+## Open servers
+
+A server without keys listens on loopback, which any web page can reach by the browser of whoever looks at it. So it takes
+no request
+
+- whose `Origin` is not its own: scheme `http` or `https`, same host, same port. A page of another port of this machine is
+  of another origin;
+- that a page of another site or port made blindly (`Sec-Fetch-Site`), other than by a link to here;
+- whose `Host` is a name that a name server could turn to this machine: only `localhost`, `*.localhost` and IP addresses
+  are answered.
+
+Clients that are no browsers send no `Origin` and need nothing. A page of yours elsewhere needs a key: give the server one,
+and open the socket with the subprotocols `openai-live` and `openai-insecure-api-key.<key>`; only the first is echoed.
 
 ## Other routes
 
