@@ -93,7 +93,7 @@ async def _run(
         boundaries = Boundaries(deployment.manifest, deployment.bus)
         client = Recorder()
         root = deployment.pod.connect(client)
-        root.start(config_of({"model": model, **live}, deployment.pod.models()), None)
+        root.start(config_of({"model": model, **live}, deployment.pod.models()), None, native=True)
         unit = deployment.manifest.unit_samples
         ahead = round(AHEAD_S / deployment.manifest.unit_s)
         for at in range(0, len(pcm), unit):
