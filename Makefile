@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 # An interrupted or failed set-up is begun anew.
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format bench clean
+.PHONY: help demo test check lint format docs bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ lint: .venv/.ready ## formatting, ruff, mypy
 format: .venv/.ready ## format the code and fix what ruff can fix
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+docs: .venv/.ready ## the pages of docs/ that are made from the code
+	@page=$$($(BIN)/python -m duologue.settings) && printf '%s\n' "$$page" >docs/settings.md
 
 bench: .venv/.ready ## benchmarks, one JSON line each: NAME=all
 	@$(BIN)/duologue bench $(or $(NAME),all) --json

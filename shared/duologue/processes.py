@@ -41,7 +41,7 @@ def specs(settings: UpSettings, nats_url: str) -> list[Spec]:
     for_workers, for_sessions = split_options(manifest(settings.model), settings.options)
     program = [sys.executable, "-m", "duologue"]
     # What `up` was itself given by environment is not meant for those it starts.
-    meant_for_up = dict.fromkeys(("DUO_OPTION", "DUO_KEYS_FILE", "DUO_NO_AUTH", "DUO_KEY"), "")
+    meant_for_up = dict.fromkeys(("DUO_CONFIG", "DUO_OPTION", "DUO_KEYS_FILE", "DUO_NO_AUTH", "DUO_KEY"), "")
     env = {**settings.env, **meant_for_up, "DUO_NATS": nats_url}
     common = ["--model", settings.model, "--announce"]
     found = []

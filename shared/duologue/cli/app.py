@@ -8,12 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from duologue.cli import api, bench, offline, talk, up, worker
+from duologue.cli import api, bench, doctor, offline, talk, up, worker
+from duologue.cli.command import command, given, with_flags
 from duologue.cli.failure import LAST_WORDS, exit_code, line_of
-from duologue.cli.logs import configure
-
-SERVICES = ("api", "worker")
-"""Commands whose log is their only voice."""
+from duologue.settings import EVERY, settings_of
 
 app = typer.Typer(
     name="duologue",
@@ -22,12 +20,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(up.up)
-app.command()(talk.talk)
-app.command()(api.api)
-app.command()(worker.worker)
-app.command()(offline.offline)
-app.command()(bench.bench)
+for run in (up.up, talk.talk, api.api, worker.worker, offline.offline, doctor.doctor, bench.bench):
+    command(app, run)
 
 
 def _version(wanted: bool) -> None:
@@ -36,37 +30,25 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def _everywhere(
-    context: typer.Context,
-    debug: Annotated[
-        bool, typer.Option("--debug", envvar="DUO_DEBUG", help="Show tracebacks and log more.")
-    ] = False,
-    log_level: Annotated[
-        str | None, typer.Option(envvar="DUO_LOG_LEVEL", help="debug, info, warning or error.")
-    ] = None,
-    log_format: Annotated[
-        str, typer.Option(envvar="DUO_LOG_FORMAT", help="text, json, or auto: text on a terminal.")
-    ] = "auto",
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    usual = "info" if context.invoked_subcommand in SERVICES else "warning"
-    try:
-        configure("debug" if debug else log_level or usual, log_format)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    context.obj.update(debug=debug, log_level=log_level)
+Version = Annotated[
+    bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+]
+
+
+def _before(context: typer.Context, **_: Any) -> None:
+    context.obj["flags"] = given(context, settings_of(EVERY))
+
+
+app.callback()(with_flags(_before, settings_of(EVERY), version=Version))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line (default: that of the process) and returns the exit code.  An error is one line on
     standard error: 1, or 2 where the command line itself is wrong."""
     shared: dict[str, Any] = {}
-    command = typer.main.get_command(app)
+    group = typer.main.get_command(app)
     try:
-        result = command.main(
+        result = group.main(
             args=list(sys.argv[1:] if arguments is None else arguments),
             prog_name="duologue",
             standalone_mode=False,

@@ -3,7 +3,6 @@
 import importlib.util
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
 
 import orjson
 import typer
@@ -13,28 +12,23 @@ from rich.table import Table
 import duologue
 from duologue.bench import Figures, report
 from duologue.cli.failure import Failure
+from duologue.settings import Settings
 
 
-def bench(
-    name: Annotated[
-        str, typer.Argument(envvar="DUO_BENCH", help="A benchmark's name, or all.", metavar="NAME|all")
-    ],
-    as_json: Annotated[
-        bool, typer.Option("--json", envvar="DUO_JSON", help="Print one line of JSON a benchmark.")
-    ] = False,
-    rounds: Annotated[int, typer.Option(envvar="DUO_ROUNDS", min=1, help="Rounds of each benchmark.")] = 5,
-) -> int:
+def bench(settings: Settings) -> int:
     """Run benchmarks (from a checkout)."""
+    name = settings.bench
+    assert name is not None
     there = find(Path(duologue.__file__).parents[2])
     if name != "all" and name not in there:
         raise Failure(f"no benchmark {name!r}; there is {', '.join(there)}, or all")
     for each in there if name == "all" else [name]:
-        figures = _load(there[each], rounds)
-        said = report(each, figures, rounds, datetime.now(UTC))
-        if as_json:
+        figures = _load(there[each], settings.rounds)
+        said = report(each, figures, settings.rounds, datetime.now(UTC))
+        if settings.as_json:
             typer.echo(orjson.dumps(said))
         else:
-            Console().print(_table(each, figures, said["machine"], rounds))
+            Console().print(_table(each, figures, said["machine"], settings.rounds))
     return 0
 
 

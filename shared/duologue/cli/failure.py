@@ -2,11 +2,17 @@
 
 from duologue.supervisor import LAST_WORDS
 
-__all__ = ["LAST_WORDS", "Failure", "exit_code", "line_of"]
+__all__ = ["LAST_WORDS", "Failure", "Misuse", "exit_code", "line_of"]
 
 
 class Failure(Exception):
     """The message is all that a user needs to know."""
+
+
+class Misuse(Failure):
+    """The command line is wrong."""
+
+    exit_code = 2
 
 
 def line_of(error: Exception) -> str:

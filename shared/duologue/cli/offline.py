@@ -2,7 +2,7 @@
 
 import importlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,32 +12,24 @@ import typer
 from duologue.audio.resample import to_rate
 from duologue.audio.wav import read_wav
 from duologue.cli.failure import Failure
-from duologue.cli.options import Model
 from duologue.models import manifest
+from duologue.settings import Settings
 
 
-def offline(
-    model: Model,
-    source: Annotated[
-        Path,
-        typer.Option("--input", envvar="DUO_INPUT", help="A WAV file, or an archive with the array `pcm16`."),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(envvar="DUO_OUT", help="Write the arrays here, and the records beside it as .json."),
-    ],
-    options: Annotated[
-        Path | None, typer.Option(envvar="DUO_OPTIONS", help="Session options, a JSON object.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(envvar="DUO_SEED", help="Seed of the session.")] = None,
-) -> int:
+def offline(settings: Settings) -> int:
     """Run a recording through all stages of a model, here and reproducibly."""
+    model, source, out = settings.model, settings.input, settings.out
+    assert model is not None
+    assert source is not None
+    assert out is not None
     rate = manifest(model).input_rate
     pcm16 = load_input(source, rate)
     records = out.with_suffix(".json")
     if records == out:
         raise typer.BadParameter("the records take the name with .json", param_hint="--out")
-    result = importlib.import_module("duologue.offline").run(model, pcm16, load_options(options), seed)
+    result = importlib.import_module("duologue.offline").run(
+        model, pcm16, load_options(settings.options), settings.seed
+    )
     with out.open("wb") as file:
         np.savez(file, **result["arrays"])
     records.write_bytes(

@@ -1,40 +1,14 @@
-"""Flags that several commands have, and the reading of their values."""
+"""Reading of values that are more than one word or number."""
 
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from duologue.cli.failure import Failure
 from duologue.models import STAGES
-
-NATS_URL = "nats://127.0.0.1:4222"
-PORT = 8700
-URL = f"ws://127.0.0.1:{PORT}"
-
-Nats = Annotated[str, typer.Option(envvar="DUO_NATS", help="Address of the NATS server.", metavar="URL")]
-Model = Annotated[str, typer.Option(envvar="DUO_MODEL", help="Id of the model.")]
-Options = Annotated[
-    list[str] | None,
-    typer.Option("--option", envvar="DUO_OPTION", help="Option of the model; repeatable.", metavar="K=V"),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(envvar="DUO_SEED", help="Seed of every session; else it comes from the session's id."),
-]
-Keys = Annotated[
-    list[str] | None,
-    typer.Option("--key", envvar="DUO_KEY", help="Accept this bearer key; repeatable.", metavar="KEY"),
-]
-KeysFile = Annotated[
-    Path | None,
-    typer.Option(envvar="DUO_KEYS_FILE", help="File of accepted bearer keys, one a line.", metavar="FILE"),
-]
-Announce = Annotated[
-    bool, typer.Option(envvar="DUO_ANNOUNCE", help="Print one line of JSON on standard output when ready.")
-]
 
 
 def parse_options(given: Iterable[str] | None) -> dict[str, Any]:
@@ -83,8 +57,3 @@ def check_stage(stage: str) -> str:
     if stage not in STAGES:
         raise typer.BadParameter(f"{stage!r} is none of {', '.join(STAGES)}")
     return stage
-
-
-def given(**settings: Any) -> dict[str, Any]:
-    """Those that were given, so that the defaults stay where they are defined."""
-    return {name: value for name, value in settings.items() if value is not None}

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,6 @@ from duologue.audio.formats import FORMATS, PCM_16K, PCM_24K, Format
 from duologue.audio.resample import to_rate
 from duologue.audio.wav import read_wav, write_wav
 from duologue.cli.failure import Failure
-from duologue.cli.options import URL
 from duologue.client import (
     Event,
     LiveClient,
@@ -29,80 +28,46 @@ from duologue.client import (
     models,
     stream,
 )
+from duologue.settings import Settings
 
 Pcm = npt.NDArray[np.int16]
 WINDOW_S = 2.0
 """Without a pace: input ahead of the output, and at least two units."""
 
 
-def talk(
-    file: Annotated[
-        Path, typer.Argument(envvar="DUO_FILE", help="The recording, a WAV file.", metavar="FILE.wav")
-    ],
-    url: Annotated[str, typer.Option(envvar="DUO_URL", help="The server.")] = URL,
-    out: Annotated[
-        Path | None, typer.Option(envvar="DUO_OUT", help="Save the answer here.", metavar="REPLY.wav")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", envvar="DUO_JSON", help="Print one JSON object and nothing else.")
-    ] = False,
-    key: Annotated[str | None, typer.Option(envvar="DUO_KEY", help="The server's bearer key.")] = None,
-    model: Annotated[
-        str | None, typer.Option(envvar="DUO_MODEL", help="Default: the first that the server offers.")
-    ] = None,
-    instructions: Annotated[
-        str | None, typer.Option(envvar="DUO_INSTRUCTIONS", help="Instructions for the model.")
-    ] = None,
-    voice: Annotated[str | None, typer.Option(envvar="DUO_VOICE", help="Voice of the model.")] = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            envvar="DUO_FORMAT",
-            help=f"Audio of the session: {', '.join(each.name for each in FORMATS)}.  Default: pcm24k.",
-        ),
-    ] = None,
-    rate: Annotated[
-        int | None,
-        typer.Option(envvar="DUO_RATE", help="Sample rate of a session of PCM: 24000 or 16000."),
-    ] = None,
-    chunk_ms: Annotated[
-        float, typer.Option(envvar="DUO_CHUNK_MS", min=0.1, help="Audio of an append.")
-    ] = 20.0,
-    chunk_bytes: Annotated[
-        int | None, typer.Option(envvar="DUO_CHUNK_BYTES", min=1, help="The same in bytes of whole samples.")
-    ] = None,
-    tail: Annotated[
-        float, typer.Option(envvar="DUO_TAIL", min=0, help="Seconds of silence after the recording.")
-    ] = 0.0,
-    pace: Annotated[float, typer.Option(envvar="DUO_PACE", help="Multiple of real time.")] = 1.0,
-    no_pace: Annotated[
-        bool, typer.Option("--no-pace", envvar="DUO_NO_PACE", help="As fast as the answers come.")
-    ] = False,
-) -> int:
+def talk(settings: Settings) -> int:
     """Stream a recording, print what is said, save the answer."""
-    chosen_format = _format(form, rate)
-    rate, width = chosen_format.rate, chosen_format.sample_bytes
-    if pace <= 0:
-        raise typer.BadParameter(f"{pace:g} is no pace", param_hint="--pace")
+    file, out, url, as_json = settings.file, settings.out, settings.url, settings.as_json
+    key = next(iter(settings.key), None)
+    chunk_bytes = settings.chunk_bytes
+    assert file is not None
+    form = _format(settings.format, settings.rate)
+    rate, width = form.rate, form.sample_bytes
+    if settings.pace <= 0:
+        raise typer.BadParameter(f"{settings.pace:g} is no pace", param_hint="--pace")
     if chunk_bytes is None:
-        chunk_bytes = max(1, round(chunk_ms / 1000 * rate)) * width
+        chunk_bytes = max(1, round(settings.chunk_ms / 1000 * rate)) * width
     if chunk_bytes % width:
         raise typer.BadParameter(f"{chunk_bytes} is odd", param_hint="--chunk-bytes")
-    pcm16 = _load(file, rate, tail)
-    chosen = _choose(url, key, model)
+    pcm16 = _load(file, rate, settings.tail_s)
+    chosen = _choose(url, key, settings.model)
     unit = round(chosen.unit_s * rate) if chosen.unit_s else None
     show = _Screen(len(pcm16), rate, Console(stderr=True, quiet=as_json))
 
     async def conversation() -> TalkResult:
         async with LiveClient.connect(
-            url, model=chosen.id, api_key=key, instructions=instructions, voice=voice, form=chosen_format
+            url,
+            model=chosen.id,
+            api_key=key,
+            instructions=settings.instructions,
+            voice=settings.voice,
+            form=form,
         ) as client:
             return await stream(
                 pcm16,
                 client,
                 chunk_bytes=chunk_bytes,
-                pace=None if no_pace else pace,
+                pace=None if settings.no_pace else settings.pace,
                 window_s=max(WINDOW_S, 2 * (chosen.unit_s or 0)),
                 unit_samples=unit,
                 on_event=show.event,
@@ -114,7 +79,7 @@ def talk(
     if out is not None:
         write_wav(out, result.pcm16, rate)
     if as_json:
-        typer.echo(orjson.dumps({**_summary(result, out), "format": chosen_format.name}))
+        typer.echo(orjson.dumps({**_summary(result, out), "format": form.name}))
     else:
         show.summary(result, out)
     if result.close_reason != "close_requested":
@@ -123,19 +88,16 @@ def talk(
 
 
 def _format(name: str | None, rate: int | None) -> Format:
-    """That of `--format`, or of `--rate`.  Raises `BadParameter`."""
+    """That of `--format`, or PCM at `--rate`.  Raises `BadParameter`."""
     if name is None:
         for each in (PCM_24K, PCM_16K):
             if rate in (None, each.rate):
                 return each
         raise typer.BadParameter(f"{rate} is neither 24000 nor 16000", param_hint="--rate")
-    for each in FORMATS:
-        if each.name == name:
-            if rate not in (None, each.rate):
-                raise typer.BadParameter(f"{name} is not at {rate} Hz", param_hint="--rate")
-            return each
-    names = ", ".join(each.name for each in FORMATS)
-    raise typer.BadParameter(f"{name!r} is none of {names}", param_hint="--format")
+    found = next(each for each in FORMATS if each.name == name)
+    if rate not in (None, found.rate):
+        raise typer.BadParameter(f"{name} is not at {rate} Hz", param_hint="--rate")
+    return found
 
 
 def _load(file: Path, rate: int, tail_s: float) -> Pcm:

@@ -3,64 +3,42 @@
 import asyncio
 import json
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.panel import Panel
 
 from duologue.cli.failure import Failure
-from duologue.cli.options import PORT, Keys, KeysFile, Options, Seed, parse_options, parse_workers, read_keys
+from duologue.cli.options import parse_options, parse_workers, read_keys
+from duologue.settings import Settings, for_services
+
+MODEL = "parrot"
 
 
-def up(
-    context: typer.Context,
-    model: Annotated[str, typer.Option(envvar="DUO_MODEL", help="Id of the model.")] = "parrot",
-    port: Annotated[
-        int, typer.Option(envvar="DUO_PORT", min=0, max=65535, help="Port of the first API pod; 0: any.")
-    ] = PORT,
-    workers: Annotated[
-        str, typer.Option(envvar="DUO_WORKERS", help="Workers of each stage.", metavar="STAGE=N,…")
-    ] = "encoder=1,llm=1,talker=1,codec=1",
-    api_pods: Annotated[int, typer.Option(envvar="DUO_API_PODS", min=1, max=100, help="API processes.")] = 1,
-    seed: Seed = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", envvar="DUO_JSON", help="When ready, print one JSON object and no more.")
-    ] = False,
-    option: Options = None,
-    key: Keys = None,
-    keys_file: KeysFile = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(envvar="DUO_DATA_DIR", help="Keep the embedded NATS server's data here.")
-    ] = None,
-    nats: Annotated[
-        str | None,
-        typer.Option(envvar="DUO_NATS", help="Join this NATS server instead of starting one.", metavar="URL"),
-    ] = None,
-    start_timeout_s: Annotated[
-        float, typer.Option(envvar="DUO_UP_TIMEOUT_S", min=1, help="All must be ready within this.")
-    ] = 120.0,
-) -> int:
+def up(settings: Settings) -> int:
     """Run everything on this machine: NATS, all stages, the API."""
     from duologue import allinone, processes
 
-    if port and port + api_pods - 1 > 65535:
-        raise typer.BadParameter(f"{api_pods} pods from port {port} on", param_hint="--port")
-    if nats is not None and data_dir is not None:
+    model, as_json = settings.model or MODEL, settings.as_json
+    if settings.port and settings.port + settings.api_pods - 1 > 65535:
+        raise typer.BadParameter(
+            f"{settings.api_pods} pods from port {settings.port} on", param_hint="--port"
+        )
+    if settings.nats is not None and settings.data_dir is not None:
         raise Failure("--data-dir is for the embedded NATS server, and --nats joins another one")
-    settings = processes.UpSettings(
+    ours = processes.UpSettings(
         model=model,
-        port=port,
-        workers=parse_workers(workers),
-        api_pods=api_pods,
-        seed=seed,
-        options=parse_options(option),
-        keys=read_keys(key, keys_file),
-        nats_url=nats,
-        data_dir=data_dir,
-        start_timeout_s=start_timeout_s,
-        env=_logging(context.obj, as_json),
+        port=settings.port,
+        workers=parse_workers(settings.workers),
+        api_pods=settings.api_pods,
+        seed=settings.seed,
+        options=parse_options(settings.option),
+        keys=read_keys(settings.key, settings.keys_file),
+        nats_url=settings.nats,
+        data_dir=settings.data_dir,
+        start_timeout_s=settings.up_timeout_s,
+        env={**for_services(settings), **_logging(settings)},
     )
     console = Console(stderr=True)
 
@@ -77,15 +55,15 @@ def up(
 
     if not as_json:
         console.print(f"Starting {model} …", highlight=False)
-    return asyncio.run(allinone.run(settings, report, on_ready))
+    return asyncio.run(allinone.run(ours, report, on_ready))
 
 
-def _logging(shared: dict[str, Any], as_json: bool) -> dict[str, str]:
+def _logging(settings: Settings) -> dict[str, str]:
     """How the processes log: for a person only what is not as it should be."""
-    if shared.get("debug"):
+    if settings.debug:
         return {"DUO_DEBUG": "1"}
-    level = shared.get("log_level") or ("info" if as_json else "warning")
-    return {"DUO_LOG_LEVEL": level} if as_json else {"DUO_LOG_LEVEL": level, "DUO_LOG_FORMAT": "text"}
+    level = settings.log_level or ("info" if settings.as_json else "warning")
+    return {"DUO_LOG_LEVEL": level, "DUO_LOG_FORMAT": settings.log_format if settings.as_json else "text"}
 
 
 def _panel(model: str, summary: dict[str, Any]) -> Panel:

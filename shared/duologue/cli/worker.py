@@ -1,63 +1,31 @@
 """`duologue worker STAGE`: one stage of one model, as in a pod."""
 
 import importlib
-from typing import Annotated
-
-import typer
 
 from duologue import lifeline
 from duologue.cli import loop
-from duologue.cli.options import NATS_URL, Announce, Model, Nats, Options, check_stage, given, parse_options
+from duologue.cli.options import check_stage, parse_options
+from duologue.settings import NATS_URL, Settings
 
 
-def worker(
-    stage: Annotated[
-        str,
-        typer.Argument(envvar="DUO_STAGE", callback=check_stage, help="encoder, llm, talker or codec."),
-    ],
-    model: Model,
-    nats: Nats = NATS_URL,
-    option: Options = None,
-    places: Annotated[
-        int | None, typer.Option(envvar="DUO_PLACES", min=1, help="Sessions at a time, at most.")
-    ] = None,
-    memory_bytes: Annotated[
-        int | None, typer.Option(envvar="DUO_MEMORY_BYTES", min=1, help="Memory that sessions may take.")
-    ] = None,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(envvar="DUO_METRICS_PORT", min=0, max=65535, help="Serve metrics here; 0: any port."),
-    ] = None,
-    metrics_host: Annotated[
-        str | None, typer.Option(envvar="DUO_METRICS_HOST", help="Interface of the metrics.")
-    ] = None,
-    drain_s: Annotated[
-        float | None,
-        typer.Option(envvar="DUO_DRAIN_S", min=0, help="After SIGTERM, time for the sessions to leave."),
-    ] = None,
-    gather_ms: Annotated[
-        float | None,
-        typer.Option(envvar="DUO_GATHER_MS", min=0, help="Wait of a step for more sessions' units."),
-    ] = None,
-    announce: Announce = True,
-) -> int:
+def worker(settings: Settings) -> int:
     """Run one stage of one model."""
     lifeline.watch()
+    check_stage(settings.stage or "")
     service = importlib.import_module("duologue.stage.worker")
-    settings = service.WorkerSettings(
-        stage=stage,
-        model=model,
-        nats_url=nats,
-        options=parse_options(option),
-        announce=announce,
-        metrics_port=metrics_port,
-        **given(
-            places=places,
-            memory_bytes=memory_bytes,
-            metrics_host=metrics_host,
-            drain_s=drain_s,
-            gather_s=None if gather_ms is None else gather_ms / 1000,
-        ),
+    ours = service.WorkerSettings(
+        stage=settings.stage,
+        model=settings.model,
+        nats_url=settings.nats or NATS_URL,
+        options=parse_options(settings.option),
+        places=settings.places,
+        memory_bytes=settings.memory_bytes,
+        metrics_port=settings.metrics_port,
+        metrics_host=settings.metrics_host,
+        drain_s=settings.drain_s,
+        gather_s=None if settings.gather_ms is None else settings.gather_ms / 1000,
+        ring_bytes=settings.ring_bytes,
+        announce=settings.announce,
     )
-    code: int = loop.run(service.run(settings))
+    code: int = loop.run(service.run(ours))
     return code

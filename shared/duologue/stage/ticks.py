@@ -48,7 +48,6 @@ class Ticks:
         """What frees the states and half-done openings of those who left: one each of an owner."""
         self._stopped = False
         self._opening_next = False
-        self._advancing: Generator[Any, None, None] | None = None
         self._wake: asyncio.TimerHandle | None = None
 
     @property
@@ -67,10 +66,11 @@ class Ticks:
     def close(self, owner: Owner) -> None:
         """The state, or what of it was opened so far, is freed on the model thread, after the running job."""
         self._batcher.drop(owner)
-        opening = self._opening.pop(owner, None)
-        if opening is not None and opening is not self._advancing:
+        if opening := self._opening.pop(owner, None):
             self._leaving.append(opening.close)
-        self._leave(owner)
+        if owner.state is not None:
+            self._leaving.append(partial(self._model.close, owner.state))
+            owner.state = None
         self._kick()
 
     def look(self, owner: Owner) -> None:
@@ -92,11 +92,6 @@ class Ticks:
             self._wake.cancel()
         self._engine.stop()
 
-    def _leave(self, owner: Owner) -> None:
-        if owner.state is not None and not owner.stepping:
-            self._leaving.append(partial(self._model.close, owner.state))
-            owner.state = None
-
     def _kick(self) -> None:
         """Gives the model thread its next job, if it is free and it is time."""
         if self._engine.busy or (self._stopped and not self._leaving):
@@ -108,7 +103,6 @@ class Ticks:
         elif self._opening and (self._opening_next or wait is None or wait > 0):
             self._opening_next = False
             owner, iterator = next(iter(self._opening.items()))
-            self._advancing = iterator
             self._submit(
                 lambda: _advance(iterator), lambda state, error: self._opened(owner, iterator, state, error)
             )
@@ -135,7 +129,6 @@ class Ticks:
     def _opened(
         self, owner: Owner, iterator: Generator[Any, None, None], state: Any, error: BaseException | None
     ) -> None:
-        self._advancing = None
         self._opening.pop(owner, None)
         if isinstance(error, SessionError):
             if owner.phase is not Phase.CLOSED:
@@ -144,7 +137,8 @@ class Ticks:
             self._fatal(f"{self._stage}: open: {error!r}")
             return
         elif owner.phase is Phase.CLOSED:
-            self._leaving.append(iterator.close if state is None else partial(self._model.close, state))
+            if state is not None:
+                self._leaving.append(partial(self._model.close, state))
         elif state is None:
             self._opening[owner] = iterator
         else:
@@ -185,8 +179,8 @@ class Ticks:
         for (owner, _), (result, horizon) in zip(batch, results, strict=True):
             owner.stepping = False
             if owner.phase is Phase.CLOSED:
-                self._leave(owner)
-            elif isinstance(result, SessionError):
+                continue
+            if isinstance(result, SessionError):
                 self._on_failed(owner, result)
             else:
                 try:

@@ -1,0 +1,5 @@
+"""`python -m duologue.settings` prints docs/settings.md."""
+
+from duologue.settings.page import page
+
+print(page(), end="")

@@ -1,0 +1,214 @@
+"""Every setting of every command, said once: the command line, `DUO_…`, settings files and docs/settings.md have their
+names, types, defaults and descriptions from here."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, PrivateAttr
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from duologue.settings.file import read
+from duologue.settings.use import EVERY, Use
+
+PORT = 8700
+NATS_URL = "nats://127.0.0.1:4222"
+
+Words = Annotated[
+    list[str], BeforeValidator(lambda given: given.split() if isinstance(given, str) else given)
+]
+"""Several values; in the environment separated by spaces."""
+
+
+class Settings(BaseSettings):
+    """What was given counts in this order: flags (the keywords), `DUO_…` variables, the settings file, defaults.
+    `load` also says in one line what is wrong; see there."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="DUO_",
+        env_prefix_target="all",
+        env_ignore_empty=True,
+        enable_decoding=False,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+    # ------------------------------------------------------------ every command
+
+    config: Annotated[Path | None, Use(EVERY, metavar="FILE")] = None
+    """Settings file (TOML, flat: `port = 8700`)."""
+    debug: Annotated[bool, Use(EVERY)] = False
+    """Show tracebacks and log more."""
+    log_level: Annotated[
+        str | None, Use(EVERY, otherwise={EVERY: "warning", "api": "info", "worker": "info"})
+    ] = None
+    """debug, info, warning or error."""
+    log_format: Annotated[str, Use(EVERY)] = "auto"
+    """text, json, or auto: text on a terminal."""
+
+    # ------------------------------------------------------------ what is served, and where
+
+    stage: Annotated[str | None, Use("worker", flag="STAGE", required="worker")] = None
+    """encoder, llm, talker or codec."""
+    model: Annotated[
+        str | None,
+        Use(
+            "worker up talk offline doctor",
+            required="worker offline",
+            otherwise={"up": "parrot", "talk": "the first that the server offers", "doctor": "all"},
+        ),
+    ] = None
+    """Id of the model."""
+    models: Annotated[Words, Use("api", flag="--model", otherwise="that of `model`, or all there are")] = []
+    """Serve this model; repeatable."""
+    option: Annotated[Words, Use("api worker up doctor", metavar="K=V")] = []
+    """Option of the model; repeatable."""
+    seed: Annotated[int | None, Use("api up offline", otherwise="from the session's id")] = None
+    """Seed of every session."""
+    host: Annotated[str, Use("api")] = "127.0.0.1"
+    """Interface to listen on."""
+    port: Annotated[int, Field(ge=0, le=65535), Use("api up")] = PORT
+    """Port of the (first) API pod; 0: any."""
+    nats: Annotated[
+        str | None,
+        Use("api worker up doctor", metavar="URL", otherwise={EVERY: NATS_URL, "up": "a server of its own"}),
+    ] = None
+    """Address of the NATS server."""
+    announce: Annotated[bool, Use("api worker")] = True
+    """Print one line of JSON on standard output when ready."""
+
+    # ------------------------------------------------------------ who may
+
+    key: Annotated[Words, Field(repr=False), Use("api up talk", metavar="KEY", secret=True)] = []
+    """Bearer key: to accept, repeatable; of `talk`, to show to the server."""
+    keys_file: Annotated[Path | None, Use("api up", metavar="FILE")] = None
+    """File of accepted bearer keys, one a line."""
+    no_auth: Annotated[bool, Use("api")] = False
+    """Serve anybody on this machine without a key."""
+
+    # ------------------------------------------------------------ how many sessions
+
+    places: Annotated[int, Field(ge=1), Use("worker doctor")] = 64
+    """Sessions at a time in a worker, at most."""
+    memory_bytes: Annotated[int | None, Field(ge=1), Use("worker", otherwise="no bound but `places`")] = None
+    """Memory that a worker's sessions may take."""
+    takeover_reserve: Annotated[
+        Annotated[int, Field(ge=0)] | Literal["auto"], Use("api", metavar="N|auto")
+    ] = "auto"
+    """Places of each stage kept free for sessions of a worker that dies; auto: the largest worker's share."""
+
+    # ------------------------------------------------------------ times and bounds of a session
+
+    start_timeout_s: Annotated[float, Field(ge=1), Use("api")] = 60.0
+    """How long a client may wait with `session.start`."""
+    lifetime_s: Annotated[float, Field(ge=1), Use("api")] = 3600.0
+    """A session ends after so long."""
+    input_backlog_s: Annotated[float, Field(ge=0.1), Use("api")] = 5.0
+    """Input audio that may wait to be processed."""
+    input_backlog_policy: Annotated[Literal["drop_oldest", "close"], Use("api")] = "drop_oldest"
+    """What happens to input beyond that: the oldest is dropped, or the session closed."""
+    output_backlog_s: Annotated[float, Field(ge=0.1), Use("api")] = 5.0
+    """Output audio held for a slow reader before the oldest is dropped."""
+    output_backlog_close_s: Annotated[float, Field(ge=0), Use("api")] = 30.0
+    """A reader that has not caught up so long after the first drop is closed."""
+    drain_s: Annotated[float, Field(ge=0), Use("api worker")] = 10.0
+    """After SIGTERM, time for the sessions to end."""
+    gather_ms: Annotated[
+        float | None,
+        Field(ge=0),
+        Use("api worker", otherwise={"api": "a quarter unit", "worker": "a fortieth"}),
+    ] = None
+    """Wait of a bundle, or of a worker's step, for more sessions' units."""
+    ring_bytes: Annotated[int, Field(ge=1 << 16), Use("api worker")] = 16 << 20
+    """Memory of the units that one edge of a session keeps for repair, at most."""
+
+    # ------------------------------------------------------------ what can be seen
+
+    metrics_port: Annotated[int | None, Field(ge=0, le=65535), Use("worker", otherwise="no metrics")] = None
+    """Serve metrics here; 0: any port."""
+    metrics_host: Annotated[str, Use("worker")] = "127.0.0.1"
+    """Interface of the metrics."""
+    otlp_endpoint: Annotated[str, Use("api worker", metavar="URL", otherwise="no traces")] = ""
+    """Send traces to this OTLP collector."""
+    trace_ratio: Annotated[float, Field(ge=0, le=1), Use("api worker")] = 0.01
+    """Share of the units that are traced; late and moved ones always are."""
+    tap: Annotated[Path | None, Use("up", metavar="DIR")] = None
+    """Write every stage boundary of every session here."""
+
+    # ------------------------------------------------------------ everything on one machine
+
+    workers: Annotated[str, Use("up", metavar="STAGE=N,…")] = "encoder=1,llm=1,talker=1,codec=1"
+    """Workers of each stage."""
+    api_pods: Annotated[int, Field(ge=1, le=100), Use("up")] = 1
+    """API processes."""
+    data_dir: Annotated[Path | None, Use("up", otherwise="a temporary directory")] = None
+    """Keep the embedded NATS server's data here."""
+    up_timeout_s: Annotated[float, Field(ge=1), Use("up", flag="--start-timeout-s")] = 120.0
+    """All must be ready within this."""
+
+    # ------------------------------------------------------------ one run of a tool
+
+    file: Annotated[Path | None, Use("talk", flag="FILE.wav", required="talk")] = None
+    """The recording, a WAV file."""
+    url: Annotated[str, Use("talk", metavar="URL")] = f"ws://127.0.0.1:{PORT}"
+    """The server."""
+    input: Annotated[Path | None, Use("offline", metavar="FILE", required="offline")] = None
+    """A WAV file, or an archive with the array `pcm16`."""
+    options: Annotated[Path | None, Use("offline", metavar="FILE.json")] = None
+    """Session options, a JSON object."""
+    out: Annotated[Path | None, Use("talk offline", metavar="FILE", required="offline")] = None
+    """Write the answer here: a WAV file; of `offline`, the arrays, and the records beside them as .json."""
+    instructions: Annotated[str | None, Use("talk")] = None
+    """Instructions for the model."""
+    voice: Annotated[str | None, Use("talk")] = None
+    """Voice of the model."""
+    format: Annotated[
+        Literal["pcm24k", "pcm16k", "pcmu", "pcma"] | None, Use("talk", otherwise="PCM at `rate`")
+    ] = None
+    """Audio of the session, in both directions."""
+    rate: Annotated[int | None, Use("talk", otherwise="that of `format`, or 24000")] = None
+    """Sample rate of a session of PCM: 24000 or 16000."""
+    chunk_ms: Annotated[float, Field(ge=0.1), Use("talk")] = 20.0
+    """Audio of an append."""
+    chunk_bytes: Annotated[int | None, Field(ge=1), Use("talk", otherwise="`chunk_ms`")] = None
+    """The same in bytes, of whole samples."""
+    tail_s: Annotated[float, Field(ge=0), Use("talk", flag="--tail")] = 0.0
+    """Seconds of silence after the recording."""
+    pace: Annotated[float, Use("talk")] = 1.0
+    """Multiple of real time."""
+    no_pace: Annotated[bool, Use("talk")] = False
+    """As fast as the answers come."""
+    bench: Annotated[str | None, Use("bench", flag="NAME|all", required="bench")] = None
+    """A benchmark's name, or all."""
+    rounds: Annotated[int, Field(ge=1), Use("bench")] = 5
+    """Rounds of each benchmark."""
+    as_json: Annotated[bool, Field(alias="json"), Use("up talk bench doctor")] = False
+    """Print JSON on standard output, and nothing else."""
+    show_settings: Annotated[bool, Use("doctor", flag="--settings")] = False
+    """Print all settings and where each value comes from."""
+
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        path = init_settings().get("config") or env_settings().get("config")
+        given = read(Path(path)) if path else {}
+        return init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=given)
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Where each value comes from that is not the default, by the setting's key: `--port`, `DUO_PORT`, or the
+        name of the file.  Known after `load`."""
+        return self._origins
