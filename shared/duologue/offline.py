@@ -73,7 +73,7 @@ async def _run(
         observe(boundaries, deployment.bus)
         client = Recorder()
         root = deployment.pod.connect(client)
-        root.start(config_of({"model": model, **live}, deployment.pod.models()), None)
+        root.start(config_of({"model": model, **live}, deployment.pod.models()), None, native=True)
         unit = deployment.manifest.unit_samples
         ahead = round(AHEAD_S / deployment.manifest.unit_s)
         for at in range(0, len(pcm), unit):

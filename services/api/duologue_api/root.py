@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from duologue import telemetry
-from duologue.audio.formats import format_of
+from duologue.audio.formats import format_of, pcm_at
 from duologue.bus import messages as m
 from duologue.bus.endpoint import Endpoint, window_units
 from duologue.draws import seed_of
@@ -64,8 +64,9 @@ class Root:
 
     # -- what the edge sees
 
-    def start(self, config: SessionConfig, event_id: str | None) -> None:
-        """`session.start`: opens the stages, then answers `session.started`, or `error` and the end."""
+    def start(self, config: SessionConfig, event_id: str | None, *, native: bool = False) -> None:
+        """`session.start`: opens the stages, then answers `session.started`, or `error` and the end.  `native`: audio
+        is PCM at the model's own rates, whatever the session's format."""
         self._enter(Input.START)
         house = self._house
         self._config, self._start_event = config, event_id
@@ -74,6 +75,9 @@ class Root:
         self._options = house.options(config.model)
         self._seed = seed_of(self.sid) if house.limits.seed is None else house.limits.seed
         edges = self._manifest.edges(self._options)
+        heard = spoken = format_of(config.format.type, config.format.rate)
+        if native:
+            heard, spoken = pcm_at(self._manifest.input_rate), pcm_at(self._manifest.output_rate)
         self._endpoint = Endpoint(
             self.sid,
             ROOT,
@@ -93,9 +97,9 @@ class Root:
             backlog_s=house.limits.input_backlog_s,
             shedding=self._on_shedding,
             overflow=self._on_overflow if house.limits.input_backlog_policy == CLOSE else None,
-            form=format_of(config.format.type, config.format.rate),
+            form=heard,
         )
-        self._teller = Teller(self.sid, self._client, config, self._manifest)
+        self._teller = Teller(self.sid, self._client, config, self._manifest, spoken)
         house.exchange.add(self._endpoint)
         self._opening = Opening(
             self.sid,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from duologue.audio.formats import format_of
+from duologue.audio.formats import Format
 from duologue.audio.streams import OutputStream
 from duologue.errors import CloseReason
 from duologue.models import Manifest
@@ -19,13 +19,15 @@ MAX_EARLY = 64
 class Teller:
     """Makes the events of one session, `session.started` before all others but errors.  `config` may be replaced."""
 
-    def __init__(self, sid: str, client: Client, config: SessionConfig, manifest: Manifest) -> None:
+    def __init__(
+        self, sid: str, client: Client, config: SessionConfig, manifest: Manifest, form: Format
+    ) -> None:
         self.config = config
         self.expires_at = 0
         """Unix seconds."""
         self._sid, self._client, self._manifest = sid, client, manifest
         self._notices: Sequence[Notice] = config.notices
-        self._output = OutputStream(format_of(config.format.type, config.format.rate), manifest.output_rate)
+        self._output = OutputStream(form, manifest.output_rate)
         self._silence = bytes(2 * manifest.output_samples)
         self._early: list[events.ServerEvent] | None = []  # bounded: check_room
         self._context_used = -1.0

@@ -99,8 +99,12 @@ class Format:
         return law.codes[np.ascontiguousarray(pcm16).view(np.uint16)].tobytes()
 
 
-PCM_24K = Format("pcm24k", "audio/pcm", 24000, 2)
-PCM_16K = Format("pcm16k", "audio/pcm", 16000, 2)
+def pcm_at(rate: int) -> Format:
+    """PCM at any rate, which a model may have and a client may not ask for."""
+    return Format(f"pcm{rate / 1000:g}k", "audio/pcm", rate, 2)
+
+
+PCM_24K, PCM_16K = pcm_at(24000), pcm_at(16000)
 PCMU = Format("pcmu", "audio/pcmu", 8000, 1)
 PCMA = Format("pcma", "audio/pcma", 8000, 1)
 FORMATS = (PCM_24K, PCM_16K, PCMU, PCMA)
