@@ -50,7 +50,7 @@ def specs(settings: UpSettings, nats_url: str) -> list[Spec]:
         # A process of its own: a slow disk must hurt no session.
         command = [*program, "tap", "--model", settings.model, "--write", str(settings.tap_dir.resolve())]
         unset = dict.fromkeys(
-            ("DUO_SUBJECT", "DUO_KIND", "DUO_SESSION", "DUO_JSON", "DUO_COUNT", "DUO_BYTES"), ""
+            ("DUO_SUBJECT", "DUO_KIND", "DUO_SESSION", "DUO_JSON", "DUO_COUNT", "DUO_WHOLE"), ""
         )
         found.append(Spec("tap", _always([*command, "--announce"]), TAP_RANK, {**env, **unset}, before=True))
     for stage, count in settings.workers.items():

@@ -35,7 +35,7 @@ from duologue.client import (
 )
 from duologue.models import BadOption, manifest
 from duologue.processes import Deployment, UpSettings, specs, split_options
-from duologue.settings import EVERY, settings_of
+from duologue.settings import EVERY, SETTINGS, settings_of
 from duologue.stage.worker import WorkerSettings
 from duologue.supervisor import Child, Guard, StartFailed
 from duologue.tap.watching import TapSettings
@@ -429,6 +429,8 @@ def test_up_with_a_tap(tmp_path: Path) -> None:
     assert tap.rank > llm.rank > api.rank, "it sees the end of all the others"
     assert (tap.env["DUO_NATS"], tap.env["DUO_JSON"]) == ("nats://here", "")
     assert (llm.before, api.before) == (False, False)
+    known = {row.env for row in SETTINGS.values()}
+    assert {name for name in tap.env if name.startswith("DUO_")} <= known, "else tap would refuse to start"
 
 
 def test_options_go_to_where_the_model_knows_them() -> None:
