@@ -29,6 +29,7 @@ from duologue.bus.messages import (
     Heartbeat,
     Inflow,
     Malformed,
+    Number,
     Speech,
     Struct,
     Suspect,
@@ -52,7 +53,8 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
     int: INT64,
     str: st.text(max_size=8),
-    Address: st.from_regex(r"[a-z]{3,7}\.[-_a-zA-Z0-9]{1,20}", fullmatch=True),
+    Address: st.from_regex(r"(api|llm)\.[-_a-zA-Z0-9]{1,20}", fullmatch=True),
+    Number: st.integers(0, 2**53),
     float: st.floats(allow_nan=False),
     bool: st.booleans(),
     bytes: st.binary(max_size=16),
@@ -330,6 +332,7 @@ def test_a_body_is_named_arrays_and_the_marker_has_none() -> None:
         "api.x\n",
         "api.>",
         "api.*",
+        "nobody.x",
         "api." + "x" * 5000,
     ],
 )

@@ -21,9 +21,14 @@ MAX_MESSAGE_BYTES = 512 * 1024
 Epoch = tuple[int, int]
 """(root epoch, number), compared lexicographically."""
 
-Address = Annotated[str, msgspec.Meta(pattern=r"^[a-z]+\.[-_a-zA-Z0-9]+\Z", max_length=128)]
+Address = Annotated[
+    str, msgspec.Meta(pattern=r"^(api|encoder|llm|talker|codec)\.[-_a-zA-Z0-9]+\Z", max_length=128)
+]
 """Where an answer, or more, will be sent.  nats-server closes the connection of a client that publishes to a subject
 of more than 4 KiB for good, so nobody may be able to make us do it."""
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""Of a unit, where everything that follows counts from it."""
 
 T = TypeVar("T")
 
@@ -209,7 +214,7 @@ class Start(Struct, frozen=True):
 
     seed: int
     options: dict[str, Any] = {}
-    begin: int = 0
+    begin: Number = 0
     context_start: int = 0
     records: dict[int, dict[str, Any]] = {}
 

@@ -79,6 +79,8 @@ def talk(
         chunk_bytes = max(1, round(chunk_ms / 1000 * rate)) * 2
     if chunk_bytes % 2:
         raise typer.BadParameter(f"{chunk_bytes} is odd", param_hint="--chunk-bytes")
+    if out is not None and not out.parent.is_dir():
+        raise Failure(f"{out}: no such directory to save the answer in")
     pcm16 = _load(file, rate, tail)
     chosen = _choose(url, key, model)
     unit = round(chosen.unit_s * rate) if chosen.unit_s else None
