@@ -650,6 +650,15 @@ def recording(tmp_path: Path) -> Path:
     return tmp_path / "talk.wav"
 
 
+def test_talk_does_not_talk_for_nothing(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A conversation was held to its end before it turned out that the answer could not be saved."""
+    monkeypatch.setattr("duologue.cli.talk._choose", lambda *_: pytest.fail("it went on"))
+    assert main(["talk", str(recording), "--out", str(recording.parent / "missing" / "reply.wav")]) == 1
+    assert "no such directory" in capsys.readouterr().err
+
+
 def test_talk_prints_one_json_object(
     recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
