@@ -20,7 +20,8 @@ class Intake:
     At most `backlog_s` seconds of sound wait to be sent; beyond that the oldest unit that was never sent is *shed*:
     it keeps its number and travels as a silence marker.  At most four times that many units in all wait for their
     answers: then `room` makes the socket wait, which bounds memory whatever the client does.
-    `shedding(True)` is called when an episode of shedding begins, `shedding(False)` when it is over.
+    `shedding(True)` is called when an episode of shedding begins, `shedding(False)` when it is over; `trace` gives the
+    traceparent of a unit.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class Intake:
         clock: Callable[[], float],
         backlog_s: float,
         shedding: Callable[[bool], None],
+        trace: Callable[[int], str] = lambda unit: "",
     ) -> None:
         self.samples = 0
         """Input samples received: the session clock."""
         self.shed = 0
         self._endpoint, self._clock, self._on_shedding = endpoint, clock, shedding
+        self._trace, self._unit_s = trace, manifest.unit_s
         self._framer = Framer(manifest.unit_samples)
         self._silence = bytes(2 * manifest.unit_samples)
         self._backlog = max(2, round(backlog_s / manifest.unit_s))
@@ -54,6 +57,11 @@ class Intake:
     def pending(self) -> int:
         """Units whose output has not come."""
         return self.units - self._answered
+
+    @property
+    def backlog_s(self) -> float:
+        """Seconds of input that wait to be sent."""
+        return self._audible() * self._unit_s
 
     def append(self, pcm: bytes) -> int:
         """Takes int16 samples at the model's input rate; returns how many units they completed."""
@@ -97,7 +105,7 @@ class Intake:
         unit = self.units
         body = Audio() if pcm == self._silence else Audio.of({"pcm": np.frombuffer(pcm, "<i2")})
         self._framed_at[unit] = self._clock()
-        self._endpoint.emit("encoder", Emission(unit, body, {}))
+        self._endpoint.emit("encoder", Emission(unit, body, {}, trace=self._trace(unit)))
         if self._audible() > self._backlog:
             self._shed_oldest()
 
@@ -109,7 +117,9 @@ class Intake:
     def _shed_oldest(self) -> None:
         ring = self._endpoint.rings["encoder"]
         unit = max(ring.sent, self._shed_before)
-        ring.replace(Emission(unit, Audio(), SHED_RECORD, "", SHED))
+        emission = ring.get(unit)
+        assert emission is not None  # what was never sent is kept
+        ring.replace(Emission(unit, Audio(), SHED_RECORD, "", SHED, emission.trace))
         self._shed_before = unit + 1
         self.shed += 1
         if not self._shedding:

@@ -12,6 +12,7 @@ import structlog
 
 from duologue import telemetry
 from duologue.bus import messages as m
+from duologue.bus import subjects
 from duologue.bus.endpoint import Endpoint, window_units
 from duologue.draws import seed_of
 from duologue.errors import BROKEN, NORMAL, RETRY, CloseReason, kind
@@ -22,6 +23,7 @@ from duologue_api.house import House
 from duologue_api.intake import Intake
 from duologue_api.live import events
 from duologue_api.live.config import SessionConfig
+from duologue_api.meter import Meter
 from duologue_api.opening import Opening, Refused
 from duologue_api.placement import Life
 from duologue_api.port import Client
@@ -84,12 +86,16 @@ class Root:
             ring_bytes=house.limits.ring_bytes,
         )
         self._endpoint.apply(m.Wiring((0, 1), False, {}, {"encoder": []}))
+        self._meter = Meter(
+            self.sid, self._manifest, tracing=house.tracing, clock=house.clock, tell=self._tell_worker
+        )
         self._intake = Intake(
             self._manifest,
             self._endpoint,
             clock=house.clock,
             backlog_s=house.limits.input_backlog_s,
             shedding=self._on_shedding,
+            trace=self._meter.trace,
         )
         house.exchange.add(self._endpoint)
         self._opening = Opening(
@@ -109,7 +115,7 @@ class Root:
         if self.state in (State.CLOSING, State.CLOSED):
             return
         self._enter(Input.AUDIO)
-        telemetry.UNITS_IN.labels(self._config.model).inc(self._intake.append(pcm))
+        self._meter.framed(self._intake.append(pcm))
         if self.state is State.ACTIVE and self._seconds() - self._usage_told >= USAGE_S:
             self._tell_usage()
 
@@ -159,8 +165,14 @@ class Root:
             log.warning("stages lost", sid=self.sid, stages=lost)
         if self.state is State.ACTIVE:
             self._enter(Input.LOST)
+            telemetry.SUSPENDED.labels(self._config.model).inc()
         if now - self._lost_at > (GONE_S if Life.GONE in lives.values() else SUSPENDED_S):
             self.fail(f"{', '.join(lost)} lost")
+
+    def sample(self) -> None:
+        """To be called every second, for what is measured of the session's state."""
+        if self.state in (State.ACTIVE, State.SUSPENDED):
+            self._meter.sample(self._intake.backlog_s)
 
     def on_failed(self, failed: m.Failed) -> None:
         """An owner gave the session up."""
@@ -241,13 +253,10 @@ class Root:
         self._enter(Input.UNIT)
         if self.state is State.CLOSED:
             return
-        unit, model = envelope.unit, self._config.model
-        waited = self._intake.answered(unit)
-        if waited is not None:
-            telemetry.ANSWER_SECONDS.labels(model).observe(waited)
+        unit = envelope.unit
+        self._meter.answered(envelope, self._intake.answered(unit), self.places)
         self.units_out = unit + 1
         self._endpoint.horizon = self.units_out
-        telemetry.UNITS_OUT.labels(model).inc()
         if envelope.context_used >= 0:
             self._context_used = envelope.context_used
         if envelope.text:
@@ -264,6 +273,7 @@ class Root:
 
     def _on_shedding(self, began: bool) -> None:
         if began:
+            telemetry.EPISODES.labels("input").inc()
             seconds = self._house.limits.input_backlog_s
             self._error(
                 "input_backlog",
@@ -281,7 +291,7 @@ class Root:
 
     def _drain(self, reason: CloseReason, event_id: str | None) -> None:
         self._closing = reason, event_id
-        telemetry.UNITS_IN.labels(self._config.model).inc(self._intake.flush())
+        self._meter.framed(self._intake.flush())
         if self._intake.pending:
             self._timers.append(asyncio.get_running_loop().call_later(DRAIN_S, self._drained))
         else:
@@ -323,6 +333,9 @@ class Root:
 
     def _enter(self, what: Input) -> None:
         self.state = after(self.state, what)
+
+    def _tell_worker(self, address: str, notice: m.Control) -> None:
+        self._house.transport.publish(subjects.control(address), m.encode(notice))
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.create_task(coroutine)

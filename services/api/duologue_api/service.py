@@ -9,8 +9,11 @@ from typing import Any
 
 import structlog
 
+from duologue import telemetry
+from duologue.bus import subjects
 from duologue.bus.nats import NatsTransport
 from duologue.models import manifest
+from duologue.tracing import TracingSettings, open_tracing
 from duologue_api.app import create_app
 from duologue_api.house import Limits
 from duologue_api.pod import Pod
@@ -58,9 +61,14 @@ async def run(settings: ApiSettings) -> int:
             log.info("api ends", why=why, code=code)
             ended.set_result(code)
 
+    address = subjects.new_address(subjects.API)
+    tracing = open_tracing(
+        TracingSettings.of_environment(), service="duologue-api", instance=address, clock=loop.time
+    )
     transport = NatsTransport(
         settings.nats_url, name="duologue-api", on_closed=lambda why: end(EXIT_BUS_CLOSED, why)
     )
+    telemetry.CONNECTIONS.watch(transport.stats)
     await transport.connect()
     pod = Pod(
         transport,
@@ -69,6 +77,8 @@ async def run(settings: ApiSettings) -> int:
         clock=loop.time,
         limits=Limits(settings.input_backlog_s, settings.lifetime_s, settings.ring_bytes, settings.seed),
         gather_s=settings.gather_s,
+        address=address,
+        tracing=tracing,
     )
     await pod.start()
     app = create_app(pod, keys=settings.keys, start_timeout_s=settings.start_timeout_s)
@@ -108,4 +118,5 @@ async def run(settings: ApiSettings) -> int:
     server.should_exit = True
     await asyncio.wait({serving}, timeout=STOP_S)
     await transport.close()
+    tracing.close()
     return code

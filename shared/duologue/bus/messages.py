@@ -321,7 +321,17 @@ class Suspect(Control, frozen=True, tag="suspect"):
     address: str
 
 
-AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done | Suspect
+class Trace(Control, frozen=True, tag="trace"):
+    """root → owner, notice: make the spans of this unit, under the traceparent `trace`, if its times are still known."""
+
+    v: int
+    sid: str
+    epoch: Epoch
+    unit: int
+    trace: str
+
+
+AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done | Suspect | Trace
 
 
 # ---------------------------------------------------------------- liveness

@@ -5,12 +5,12 @@ from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Any
 
-from duologue import telemetry
 from duologue.bus.messages import Epoch
 from duologue.stage.batch import Batcher, Due
 from duologue.stage.engine import Engine
 from duologue.stage.model import Result, SessionError, StageModel
-from duologue.stage.owner import Owner, Phase
+from duologue.stage.owner import Owner, Phase, Times
+from duologue.stage.watch import Watch
 
 Stepped = list[tuple[Result | SessionError, int]]
 
@@ -28,6 +28,7 @@ class Ticks:
         clock: Callable[[], float],
         gather_s: float,
         limit: int,
+        watch: Watch,
         opened: Callable[[Owner], None],
         failed: Callable[[Owner, SessionError], None],
         fatal: Callable[[str], None],
@@ -42,6 +43,7 @@ class Ticks:
             clock,
         )
         self._on_opened, self._on_failed, self._fatal = opened, failed, fatal
+        self._watch = watch
         self._batcher = Batcher(gather_s, limit)
         self._opening: dict[Owner, Generator[Any, None, None]] = {}
         self._leaving: list[Callable[[], None]] = []
@@ -155,11 +157,9 @@ class Ticks:
 
     def _step(self, batch: list[tuple[Owner, Due]]) -> None:
         now = self._clock()
-        queued = telemetry.QUEUE_SECONDS.labels(self._stage)
-        for owner, due in batch:
+        for owner, _ in batch:
             owner.stepping = True
-            queued.observe(now - due.since)
-        telemetry.BATCH_UNITS.labels(self._stage).observe(len(batch))
+        self._watch.begins(batch, now)
         rows = [(owner.state, due.unit) for owner, due in batch]
 
         def job() -> Stepped:
@@ -181,8 +181,8 @@ class Ticks:
             self._fatal(f"{self._stage}: step: {error!r}")
             return
         now = self._clock()
-        telemetry.STEP_SECONDS.labels(self._stage).observe(now - began)
-        for (owner, _), (result, horizon) in zip(batch, results, strict=True):
+        self._watch.ends(now - began)
+        for (owner, due), (result, horizon) in zip(batch, results, strict=True):
             owner.stepping = False
             if owner.phase is Phase.CLOSED:
                 self._leave(owner)
@@ -190,10 +190,12 @@ class Ticks:
                 self._on_failed(owner, result)
             else:
                 try:
-                    owner.stepped(result, horizon)
+                    main, came = owner.stepped(result, horizon)
                 except KeyError as error:
                     self._fatal(f"{self._stage}: step: no body for {error}")
                     return
+                times = Times(due.unit.number, main.sent, came, due.since, began, now, len(batch))
+                self._watch.left(owner, times, main.trace)
                 self._batcher.look(owner, now)
         self._kick()
 

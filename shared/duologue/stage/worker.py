@@ -11,11 +11,14 @@ from typing import Any
 import structlog
 from prometheus_client import start_http_server
 
+from duologue import telemetry
+from duologue.bus import subjects
 from duologue.bus.nats import NatsTransport
 from duologue.models import manifest
 from duologue.stage.engine import ThreadEngine
 from duologue.stage.loading import load
 from duologue.stage.shell import Shell, ShellSettings
+from duologue.tracing import TracingSettings, open_tracing
 
 EXIT_ENGINE_DEATH = 70
 """sysexits.h EX_SOFTWARE: the model failed or hung; sessions here are lost to this process."""
@@ -48,6 +51,13 @@ async def run(settings: WorkerSettings) -> int:
     loop = asyncio.get_running_loop()
     found = manifest(settings.model)
     options = found.worker_options(settings.options)
+    address = subjects.new_address(settings.stage)
+    tracing = open_tracing(
+        TracingSettings.of_environment(),
+        service=f"duologue-{settings.stage}",
+        instance=address,
+        clock=loop.time,
+    )
     engine = ThreadEngine(loop)
     model = await loop.run_in_executor(
         None, load, settings.stage, settings.model, {**options, "sleep": engine.sleep}
@@ -62,6 +72,7 @@ async def run(settings: WorkerSettings) -> int:
     transport = NatsTransport(
         settings.nats_url, name=f"duologue-{settings.stage}", on_closed=lambda why: end(EXIT_BUS_CLOSED, why)
     )
+    telemetry.CONNECTIONS.watch(transport.stats)
     await transport.connect()
     shell = Shell(
         settings.stage,
@@ -77,6 +88,8 @@ async def run(settings: WorkerSettings) -> int:
             memory_bytes=settings.memory_bytes,
         ),
         fatal=lambda why: end(EXIT_ENGINE_DEATH, why),
+        address=address,
+        tracing=tracing,
     )
     await shell.start()
     metrics_url = None
@@ -115,4 +128,5 @@ async def run(settings: WorkerSettings) -> int:
         os._exit(code)
     await shell.stop()
     await transport.close()
+    tracing.close()
     return code

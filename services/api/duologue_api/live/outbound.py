@@ -12,7 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from duologue.errors import close_code
-from duologue.telemetry import EVENT_ERRORS
+from duologue.telemetry import EPISODES, EVENT_ERRORS, OUTPUT_BACKLOG_SECONDS, OUTPUT_DROPPED_SECONDS
 from duologue_api.live.events import (
     ErrorEvent,
     OutputAudioDelta,
@@ -67,6 +67,7 @@ class Outbound:
                 return
             self._audio.append((self._next(), event))
             self._audio_bytes += len(event.delta)
+            OUTPUT_BACKLOG_SECONDS.observe(self.backlog_s)
         else:
             if isinstance(event, SessionClosed):
                 self._end_episode()
@@ -144,7 +145,9 @@ class Outbound:
         _, event = self._audio.popleft()
         self._audio_bytes -= len(event.delta)
         self._dropped_bytes += len(event.delta)
+        OUTPUT_DROPPED_SECONDS.inc(len(event.delta) / self._bytes_per_s)
         if self._behind_since is None:
+            EPISODES.labels("output").inc()
             self._behind_since = self._clock()
 
     def _dropped(self) -> str:
