@@ -15,7 +15,7 @@ from duologue.bus import messages as m
 from duologue.bus import subjects
 from duologue.bus.endpoint import Endpoint, window_units
 from duologue.draws import seed_of
-from duologue.errors import BROKEN, NORMAL, RETRY, CloseReason, kind
+from duologue.errors import BROKEN, NORMAL, RETRY, CloseReason, kind, place_of
 from duologue.models import ROOT, STAGES
 from duologue.session.chronicler import Chronicler
 from duologue.session.record import ACTIVE, CLOSED, SessionRecord
@@ -211,8 +211,8 @@ class Root:
             if self.state is State.STARTING:
                 self._refuse(refused)
             return
-        except Exception:
-            log.exception("opening failed", sid=self.sid)
+        except Exception as bug:
+            log.error("opening failed", sid=self.sid, **place_of(bug))
             if self.state is State.STARTING:
                 self.fail("opening failed", "internal_error")
             return

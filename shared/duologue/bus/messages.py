@@ -4,6 +4,7 @@ Fields are only ever appended, with a default, so that an older reader skips the
 them in.  Tagged types (bodies and control messages) carry their tag before the version.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Self, TypeVar
 
@@ -25,7 +26,8 @@ T = TypeVar("T")
 
 
 class Malformed(ValueError):
-    """Bytes that are not the message that their subject carries."""
+    """Bytes that are not the message that their subject carries.  Says what was expected and where, for logs, but not
+    what came."""
 
 
 class Struct(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -52,10 +54,10 @@ class Tensor(Struct, frozen=True):
         try:
             dtype = np.dtype(self.dtype)
             if dtype.hasobject or any(size < 0 for size in self.shape):
-                raise ValueError(f"{self.dtype} {self.shape}")
+                raise ValueError("objects, or less than nothing of something")
             return np.frombuffer(self.data, dtype).reshape(self.shape)
         except (ValueError, TypeError, SyntaxError) as error:
-            raise Malformed(f"tensor: {error}") from error
+            raise Malformed(f"tensor: {_without_quotes(error)}") from error
 
 
 # ---------------------------------------------------------------- units
@@ -389,7 +391,7 @@ def decode(data: bytes, kind: type[T]) -> T:
         message: T = decoder.decode(data)
         return message
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise Malformed(f"{getattr(kind, '__name__', kind)}: {error}") from error
+        raise Malformed(f"{getattr(kind, '__name__', kind)}: {_without_quotes(error)}") from error
 
 
 def decode_control(data: bytes) -> AnyControl:
@@ -397,4 +399,9 @@ def decode_control(data: bytes) -> AnyControl:
     try:
         return _control.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise Malformed(f"control: {error}") from error
+        raise Malformed(f"control: {_without_quotes(error)}") from error
+
+
+def _without_quotes(error: Exception) -> str:
+    """msgspec and numpy quote a value that they don't know."""
+    return re.sub(r"'.*'|\".*\"", "…", str(error), flags=re.DOTALL)

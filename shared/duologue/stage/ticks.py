@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from duologue.bus.messages import Epoch
+from duologue.errors import place_of
 from duologue.stage.batch import Batcher, Due
 from duologue.stage.engine import Engine
 from duologue.stage.model import Result, SessionError, StageModel
@@ -130,7 +131,7 @@ class Ticks:
 
     def _closed(self, _: Any, error: BaseException | None) -> None:
         if error is not None:
-            self._fatal(f"{self._stage}: close: {error!r}")
+            self._fatal(f"{self._stage}: close: {_bug(error)}")
             return
         self._kick()
 
@@ -143,7 +144,7 @@ class Ticks:
             if owner.phase is not Phase.CLOSED:
                 self._on_failed(owner, error)
         elif error is not None:
-            self._fatal(f"{self._stage}: open: {error!r}")
+            self._fatal(f"{self._stage}: open: {_bug(error)}")
             return
         elif owner.phase is Phase.CLOSED:
             self._leaving.append(iterator.close if state is None else partial(self._model.close, state))
@@ -178,7 +179,7 @@ class Ticks:
         error: BaseException | None,
     ) -> None:
         if results is None:
-            self._fatal(f"{self._stage}: step: {error!r}")
+            self._fatal(f"{self._stage}: step: {_bug(error)}")
             return
         now = self._clock()
         self._watch.ends(now - began)
@@ -198,6 +199,11 @@ class Ticks:
                 self._watch.left(owner, times, main.trace)
                 self._batcher.look(owner, now)
         self._kick()
+
+
+def _bug(error: BaseException | None) -> str:
+    """What the log is told of a model's bug."""
+    return "nothing came" if error is None else ", ".join((type(error).__name__, *place_of(error)["where"]))
 
 
 def _advance(opening: Generator[Any, None, None]) -> Any:

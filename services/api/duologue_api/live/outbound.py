@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from duologue.errors import close_code
+from duologue.errors import TABLE, close_code
 from duologue.telemetry import EPISODES, EVENT_ERRORS, OUTPUT_BACKLOG_SECONDS, OUTPUT_DROPPED_SECONDS
 from duologue_api.live.events import (
     ErrorEvent,
@@ -122,7 +122,8 @@ class Outbound:
 
     def _put(self, event: ServerEvent) -> None:
         if isinstance(event, ErrorEvent):
-            EVENT_ERRORS.labels(event.error.code).inc()
+            code = event.error.code
+            EVENT_ERRORS.labels(code if code in TABLE else "other").inc()
         text = encode(event)
         self._events.append((self._next(), text))
         self._event_bytes += len(text)
