@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,7 +64,7 @@ async def run(settings: ApiSettings) -> int:
 
     address = subjects.new_address(subjects.API)
     tracing = open_tracing(
-        TracingSettings.of_environment(), service="duologue-api", instance=address, clock=loop.time
+        TracingSettings.of_environment(), service="duologue-api", instance=address, clock=time.monotonic
     )
     transport = NatsTransport(
         settings.nats_url, name="duologue-api", on_closed=lambda why: end(EXIT_BUS_CLOSED, why)
@@ -74,7 +75,7 @@ async def run(settings: ApiSettings) -> int:
         transport,
         manifests,
         options=options,
-        clock=loop.time,
+        clock=time.monotonic,
         limits=Limits(settings.input_backlog_s, settings.lifetime_s, settings.ring_bytes, settings.seed),
         gather_s=settings.gather_s,
         address=address,

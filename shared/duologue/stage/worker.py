@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +57,7 @@ async def run(settings: WorkerSettings) -> int:
         TracingSettings.of_environment(),
         service=f"duologue-{settings.stage}",
         instance=address,
-        clock=loop.time,
+        clock=time.monotonic,
     )
     engine = ThreadEngine(loop)
     model = await loop.run_in_executor(
@@ -80,7 +81,7 @@ async def run(settings: WorkerSettings) -> int:
         model,
         transport,
         engine,
-        clock=loop.time,
+        clock=time.monotonic,
         settings=ShellSettings(
             places=settings.places,
             gather_s=settings.gather_s,
