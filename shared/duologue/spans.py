@@ -4,20 +4,23 @@ The processor queues at most `QUEUE` spans and sends them from a thread of its o
 the oldest first.
 """
 
+import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import structlog
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from duologue.telemetry import SPANS
 from duologue.tracing import Attributes, traceparent
 
 QUEUE, BATCH, BATCH_S = 2048, 512, 1.0
@@ -25,10 +28,33 @@ EXPORT_S = 5.0
 """For one batch, all tries together."""
 
 
+log = structlog.get_logger()
+
+
+class _Exporter(OTLPSpanExporter):
+    """Says once that the receiver is away, and once that it is back; OpenTelemetry would at every try."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(endpoint=url, timeout=EXPORT_S)
+        self._away = False
+        logging.getLogger(OTLPSpanExporter.__module__).setLevel(logging.CRITICAL)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = super().export(spans)
+        failed = result is not SpanExportResult.SUCCESS
+        SPANS.labels("lost" if failed else "sent").inc(len(spans))
+        if failed and not self._away:
+            log.warning("traces can't be sent", lost=len(spans))
+        elif self._away and not failed:
+            log.info("traces are sent again")
+        self._away = failed
+        return result
+
+
 def otlp(url: str) -> SpanProcessor:
     """Sends spans to an OTLP/HTTP receiver at `url`, path included."""
     return BatchSpanProcessor(
-        OTLPSpanExporter(endpoint=url, timeout=EXPORT_S),
+        _Exporter(url),
         max_queue_size=QUEUE,
         schedule_delay_millis=1000 * BATCH_S,
         max_export_batch_size=BATCH,

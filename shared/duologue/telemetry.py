@@ -142,6 +142,8 @@ TRACES = Counter(
     ["why"],
 )
 
+SPANS = Counter("duo_spans", "Spans `sent` to the receiver of traces, or `lost` for it was away", ["result"])
+
 # ---------------------------------------------------------------- connections to NATS
 
 

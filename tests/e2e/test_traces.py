@@ -86,3 +86,7 @@ def test_a_receiver_that_is_away_costs_nobody_anything() -> None:
         live = asyncio.run(converse(served.live_url, speechlike(SECONDS, 1), pace=1.0))
         assert len(live.units) == UNITS
         assert served.metrics("api").total("duo_traces_total", why="sampled") == UNITS
+        asyncio.run(eventually(lambda: served.metrics("api").total("duo_spans_total", result="lost")))
+    told = [line.partition("]")[0] for line in served.log if "traces can't be sent" in line]
+    assert len(told) == len(set(told)), "each process says so once"
+    assert not [line for line in served.log if "Transient error" in line]

@@ -4,13 +4,16 @@ Fields are only ever appended, with a default, so that an older reader skips the
 them in.  Tagged types (bodies and control messages) carry their tag before the version.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Self, TypeVar
 
 import msgspec
-import numpy as np
 import numpy.typing as npt
+
+from duologue.bus.tensor import Malformed as Malformed
+from duologue.bus.tensor import Struct as Struct
+from duologue.bus.tensor import Tensor as Tensor
+from duologue.bus.tensor import without_quotes
 
 WIRE = 1
 """Major version of the wire; processes of different major versions never claim from each other."""
@@ -23,42 +26,6 @@ Epoch = tuple[int, int]
 """(root epoch, number), compared lexicographically."""
 
 T = TypeVar("T")
-
-
-class Malformed(ValueError):
-    """Bytes that are not the message that their subject carries.  Says what was expected and where, for logs, but not
-    what came."""
-
-
-class Struct(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Base of all messages."""
-
-
-class Tensor(Struct, frozen=True):
-    """An array in C order; `dtype` as numpy spells it with byte order, `"<f8"`."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    data: bytes
-
-    @classmethod
-    def of(cls, array: npt.NDArray[Any]) -> Self:
-        """Raises `ValueError` for arrays of Python objects."""
-        if array.dtype.hasobject:
-            raise ValueError("an array of objects has no place on the bus")
-        little = array.dtype.newbyteorder("<")
-        return cls(little.str, array.shape, np.ascontiguousarray(array, little).tobytes())
-
-    def array(self) -> npt.NDArray[Any]:
-        """The array, read-only (it shares the message's bytes).  Raises `Malformed`."""
-        try:
-            dtype = np.dtype(self.dtype)
-            if dtype.hasobject or any(size < 0 for size in self.shape):
-                raise ValueError("objects, or less than nothing of something")
-            return np.frombuffer(self.data, dtype).reshape(self.shape)
-        except (ValueError, TypeError, SyntaxError) as error:
-            raise Malformed(f"tensor: {_without_quotes(error)}") from error
-
 
 # ---------------------------------------------------------------- units
 
@@ -391,7 +358,7 @@ def decode(data: bytes, kind: type[T]) -> T:
         message: T = decoder.decode(data)
         return message
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise Malformed(f"{getattr(kind, '__name__', kind)}: {_without_quotes(error)}") from error
+        raise Malformed(f"{getattr(kind, '__name__', kind)}: {without_quotes(error)}") from error
 
 
 def decode_control(data: bytes) -> AnyControl:
@@ -399,9 +366,4 @@ def decode_control(data: bytes) -> AnyControl:
     try:
         return _control.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise Malformed(f"control: {_without_quotes(error)}") from error
-
-
-def _without_quotes(error: Exception) -> str:
-    """msgspec and numpy quote a value that they don't know."""
-    return re.sub(r"'.*'|\".*\"", "…", str(error), flags=re.DOTALL)
+        raise Malformed(f"control: {without_quotes(error)}") from error
