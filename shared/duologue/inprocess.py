@@ -15,10 +15,12 @@ from duologue.models import STAGES, Manifest, manifest
 from duologue.stage.engine import InlineEngine
 from duologue.stage.loading import load
 from duologue.stage.shell import Shell, ShellSettings
+from duologue.tracing import UNTRACED, Tracing
 
 
 class InProcess:
-    """One pod, and `workers` shells of each stage (1 by default).  To be used within a running loop:
+    """One pod, and `workers` shells of each stage (1 by default), each with its `tracing`.  To be used within a running
+    loop:
 
     async with InProcess("parrot") as deployment:
         session = deployment.pod.connect(client)
@@ -36,6 +38,7 @@ class InProcess:
         seed: int | None = None,
         bus: MemoryBus | None = None,
         gather_s: float | None = None,
+        tracing: Callable[[str], Tracing] = lambda service: UNTRACED,
     ) -> None:
         self.bus = bus or MemoryBus()
         self.manifest: Manifest = manifest(model)
@@ -47,6 +50,7 @@ class InProcess:
         self._counts = {stage: (workers or {}).get(stage, 1) for stage in STAGES}
         self._settings = settings or ShellSettings()
         self._limits, self._seed, self._gather_s = dict(limits or {}), seed, gather_s
+        self._tracing = tracing
 
     async def __aenter__(self) -> "InProcess":
         loop = asyncio.get_running_loop()
@@ -63,6 +67,7 @@ class InProcess:
             limits=house.Limits(seed=self._seed, **self._limits),
             gather_s=self._gather_s,
             rng=random.Random(0),
+            tracing=self._tracing("api"),
         )
         await self.pod.start()
         await self._until(lambda: not self.pod.roster.lacking(self.manifest.id))
@@ -90,6 +95,7 @@ class InProcess:
             clock=loop.time,
             settings=self._settings,
             fatal=self.fatal.append,
+            tracing=self._tracing(stage),
         )
         await shell.start()
         self.shells.append(shell)

@@ -281,6 +281,8 @@ def test_worker_settings(worker: Service, monkeypatch: pytest.MonkeyPatch) -> No
         "drain_s": 10.0,
         "gather_s": 0.005,
         "ring_bytes": 16 << 20,
+        "otlp_endpoint": "",
+        "trace_ratio": 0.01,
         "announce": True,
     }
     assert main(["worker", "llm", "--model", "m", "--no-announce", "--places", "3", "--drain-s", "0"]) == 70
@@ -323,6 +325,8 @@ def test_api_settings(api: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "ring_bytes": 16 << 20,
         "drain_s": 10.0,
         "gather_s": None,
+        "otlp_endpoint": "",
+        "trace_ratio": 0.01,
         "announce": True,
     }
     bounds = ["--input-backlog-policy", "close", "--output-backlog-s", "2", "--output-backlog-close-s", "9"]

@@ -314,7 +314,7 @@ def test_a_bug_anywhere_ends_the_session_with_a_word(where: str, capsys: pytest.
             assert [session.gone for session in host.sessions] == [1] * (where != "connect")
 
     run(test)
-    logged = capsys.readouterr().out
+    logged = "".join(capsys.readouterr())
     assert "RuntimeError" in logged
     assert "client said" not in logged
 

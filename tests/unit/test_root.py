@@ -23,7 +23,8 @@ from duologue.testing.parrot_reference import reference
 from duologue.testing.signals import bursts
 from duologue.virtual import run_virtual
 from duologue_api.live import events
-from duologue_api.root import DRAIN_S, GONE_S, SUSPENDED_S, USAGE_S
+from duologue_api.liveness import GONE_S, SUSPENDED_S
+from duologue_api.root import DRAIN_S, USAGE_S
 from duologue_api.table import State
 from recorder import Recorder, config
 

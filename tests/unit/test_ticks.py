@@ -16,6 +16,7 @@ from duologue.stage.engine import InlineEngine, ThreadEngine
 from duologue.stage.model import SessionError
 from duologue.stage.owner import Owner, Phase
 from duologue.stage.ticks import Ticks
+from duologue.stage.watch import Watch
 from duologue.virtual import VirtualLoop, run_virtual
 from scripted import Scripted
 
@@ -48,6 +49,7 @@ class Bench:
             clock=self.loop.time,
             gather_s=GATHER_S,
             limit=LIMIT,
+            watch=Watch("encoder", manifest("parrot")),
             opened=lambda owner: self.opened.append(owner.start.seed),
             failed=self._fail,
             fatal=self.fatal.append,

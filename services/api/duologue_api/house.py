@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from duologue.bus.exchange import Exchange
 from duologue.bus.transport import Transport
 from duologue.models import Manifest
+from duologue.tracing import Tracing
 from duologue_api.placement import Roster
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class House(Protocol):
     exchange: Exchange
     roster: Roster
     limits: Limits
+    tracing: Tracing
 
     def clock(self) -> float: ...
 

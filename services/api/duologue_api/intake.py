@@ -31,7 +31,8 @@ class Intake:
     keeps its number and travels as a silence marker; or, where there is an `overflow`, that is called and nothing is
     taken any more.  At most four times that many units in all wait for their answers: then `room` makes the socket
     wait, which bounds memory whatever the client does.
-    `shedding(True)` is called when an episode of shedding begins, `shedding(False)` when it is over.
+    `shedding(True)` is called when an episode of shedding begins, `shedding(False)` when it is over;
+    `trace` gives the traceparent of a unit.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Intake:
         shedding: Callable[[bool], None],
         overflow: Callable[[], None] | None = None,
         form: Format = PCM_24K,
+        trace: Callable[[int], str] = lambda unit: "",
     ) -> None:
         self.muted = False
         """Input is replaced by silence; the session clock goes on."""
@@ -52,6 +54,7 @@ class Intake:
         self._on_shedding, self._on_overflow = shedding, overflow
         self._rate = form.rate
         self._stream = InputStream(form, manifest.input_rate, manifest.unit_samples)
+        self._trace, self._unit_s = trace, manifest.unit_s
         self._silence = bytes(2 * manifest.unit_samples)
         self._backlog = max(2, round(backlog_s / manifest.unit_s))
         self._shed_before = 0
@@ -82,6 +85,11 @@ class Intake:
     def pending(self) -> int:
         """Units whose output has not come."""
         return self.units - self._answered
+
+    @property
+    def backlog_s(self) -> float:
+        """Seconds of input that wait to be sent."""
+        return self._audible() * self._unit_s
 
     def unit_of(self, sample: int) -> int:
         """The unit that has the client's sample."""
@@ -154,7 +162,8 @@ class Intake:
         unit = self.units
         body = Audio() if pcm == self._silence else Audio.of({"pcm": np.frombuffer(pcm, "<i2")})
         controls = self._controls.pop(unit, None)
-        self._endpoint.emit("encoder", Emission(unit, body, {CONTROLS: controls} if controls else {}))
+        records = {CONTROLS: controls} if controls else {}
+        self._endpoint.emit("encoder", Emission(unit, body, records, trace=self._trace(unit)))
 
     def _audible(self) -> int:
         """Units that wait to be sent for the first time, those shed already not counted."""
@@ -172,8 +181,8 @@ class Intake:
         ring = self._endpoint.rings["encoder"]
         unit = max(ring.sent, self._shed_before)
         kept = ring.get(unit)
-        records = {**SHED_RECORD, **(kept.records if kept else {})}
-        ring.replace(Emission(unit, Audio(), records, "", SHED))
+        assert kept is not None  # what was never sent is kept
+        ring.replace(Emission(unit, Audio(), {**SHED_RECORD, **kept.records}, "", SHED, kept.trace))
         self._shed_before = unit + 1
         self.shed += 1
         if not self._shedding:

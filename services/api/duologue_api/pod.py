@@ -14,6 +14,7 @@ from duologue.bus import subjects
 from duologue.bus.exchange import SETTLE_S, Exchange
 from duologue.bus.transport import Message, Transport, Unsubscribe
 from duologue.models import Manifest
+from duologue.tracing import UNTRACED, Tracing
 from duologue_api.house import Limits
 from duologue_api.placement import PROBE_S, Roster
 from duologue_api.port import Client, Draining, ModelStatus
@@ -21,6 +22,8 @@ from duologue_api.root import Root
 
 TICK_S = 0.040
 HEARTBEAT_S = 0.250
+SAMPLE_S = 1.0
+"""Between two looks at the state of each session, for histograms."""
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 log = structlog.get_logger()
@@ -45,9 +48,12 @@ class Pod:
         gather_s: float | None = None,
         rng: random.Random | None = None,
         new_sid: Callable[[], str] = new_sid,
+        address: str | None = None,
+        tracing: Tracing = UNTRACED,
     ) -> None:
         self.transport, self.limits = transport, limits or Limits()
-        self.address = subjects.new_address(subjects.API)
+        self.address = address or subjects.new_address(subjects.API)
+        self.tracing = tracing
         self.roots: dict[str, Root] = {}
         self.state = m.STARTING
         self.empty = asyncio.Event()
@@ -63,7 +69,9 @@ class Pod:
         )
         # A quarter unit: clients' sends fall anywhere within a unit, and stages are most efficient on whole bundles.
         gather_s = min(units.values()) / 4 if gather_s is None else gather_s
-        self.exchange = Exchange(transport, self.address, gather_s=gather_s, suspected=self._suspect)
+        self.exchange = Exchange(
+            transport, self.address, gather_s=gather_s, suspected=self._suspect, wall=tracing.wall
+        )
         self._subscriptions: list[Unsubscribe] = []
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
@@ -79,6 +87,7 @@ class Pod:
         self.state = m.READY
         self._tick()
         self._heartbeat()
+        self._every(SAMPLE_S, self._sample)
 
     def drain(self) -> None:
         """Takes no more sessions; `empty` tells when the last has gone."""
@@ -188,6 +197,12 @@ class Pod:
         self.roster.tick()
         for root in list(self.roots.values()):
             root.check()
+
+    def _sample(self) -> None:
+        self._every(SAMPLE_S, self._sample)
+        telemetry.DRAINING.labels(subjects.API).set(self.state == m.DRAINING)
+        for root in self.roots.values():
+            root.sample()
 
     def _heartbeat(self) -> None:
         self._every(HEARTBEAT_S, self._heartbeat)

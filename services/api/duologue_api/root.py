@@ -13,9 +13,10 @@ import structlog
 from duologue import telemetry
 from duologue.audio.formats import format_of, pcm_at
 from duologue.bus import messages as m
+from duologue.bus import subjects
 from duologue.bus.endpoint import Endpoint, window_units
 from duologue.draws import seed_of
-from duologue.errors import BROKEN, NORMAL, RETRY, CloseReason, kind
+from duologue.errors import BROKEN, NORMAL, RETRY, CloseReason, kind, place_of
 from duologue.models import ROOT, STAGES
 from duologue.session.chronicler import Chronicler
 from duologue.session.record import ACTIVE, CLOSED, SessionRecord
@@ -23,8 +24,9 @@ from duologue_api.house import CLOSE, House
 from duologue_api.intake import Intake
 from duologue_api.live import events
 from duologue_api.live.config import SessionConfig
+from duologue_api.liveness import Liveness
+from duologue_api.meter import Meter
 from duologue_api.opening import Opening, Refused
-from duologue_api.placement import Life
 from duologue_api.port import Client
 from duologue_api.table import Input, State, after
 from duologue_api.teller import Teller
@@ -32,10 +34,6 @@ from duologue_api.wiring import Place, told, wiring
 
 DRAIN_S = 4.5
 """From `session.close` to `session.closed` at most; LiveKit waits for 5 s."""
-SUSPENDED_S = 30.0
-"""A session whose worker is silent waits so long for it."""
-GONE_S = 3.0
-"""... and so long for one that has no connection any more: it may be reconnecting."""
 USAGE_S = 15.0
 """Session clock between two `session.usage.updated`."""
 EXPIRING_S = 60.0
@@ -56,7 +54,7 @@ class Root:
         self._epoch: m.Epoch = (1, 0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.TimerHandle] = []
-        self._lost_at: float | None = None
+        self._liveness = Liveness()
         self._close_wanted: tuple[str | None] | None = None
         self._usage_told = 0.0
         self._closing: tuple[CloseReason, str | None] = ("close_requested", None)
@@ -91,6 +89,9 @@ class Root:
             ring_bytes=house.limits.ring_bytes,
         )
         self._endpoint.apply(m.Wiring((0, 1), False, {}, {"encoder": []}))
+        self._meter = Meter(
+            self.sid, self._manifest, tracing=house.tracing, clock=house.clock, tell=self._tell_worker
+        )
         self._intake = Intake(
             self._manifest,
             self._endpoint,
@@ -99,6 +100,7 @@ class Root:
             shedding=self._on_shedding,
             overflow=self._on_overflow if house.limits.input_backlog_policy == CLOSE else None,
             form=heard,
+            trace=self._meter.trace,
         )
         self._teller = Teller(self.sid, self._client, config, self._manifest, spoken)
         house.exchange.add(self._endpoint)
@@ -119,7 +121,7 @@ class Root:
         if self.state in (State.CLOSING, State.CLOSED):
             return
         self._enter(Input.AUDIO)
-        telemetry.UNITS_IN.labels(self._config.model).inc(self._intake.append(audio))
+        self._meter.framed(self._intake.append(audio))
         if self.state is State.ACTIVE and self._intake.seconds - self._usage_told >= USAGE_S:
             self._tell_usage()
 
@@ -176,21 +178,22 @@ class Root:
         if self.state not in (State.ACTIVE, State.SUSPENDED, State.CLOSING):
             return
         lives = {stage: self._house.roster.judge(self.places[stage].address) for stage in STAGES}
-        lost = [stage for stage, life in lives.items() if life is not Life.ALIVE]
-        now = self._house.clock()
-        if not lost:
-            self._lost_at = None
-            if self.state is State.SUSPENDED:
-                self._enter(Input.BACK)
-                log.info("goes on", sid=self.sid)
-            return
-        if self._lost_at is None:
-            self._lost_at = now
-            log.warning("stages lost", sid=self.sid, stages=lost)
-        if self.state is State.ACTIVE:
+        outlook = self._liveness.look(lives, self._house.clock())
+        if outlook.news:
+            log.warning("stages lost", sid=self.sid, stages=outlook.lost)
+        if outlook.lost and self.state is State.ACTIVE:
             self._enter(Input.LOST)
-        if now - self._lost_at > (GONE_S if Life.GONE in lives.values() else SUSPENDED_S):
-            self.fail(f"{', '.join(lost)} lost")
+            telemetry.SUSPENDED.labels(self._config.model).inc()
+        if outlook.hopeless:
+            self.fail(f"{', '.join(outlook.lost)} lost")
+        elif not outlook.lost and self.state is State.SUSPENDED:
+            self._enter(Input.BACK)
+            log.info("goes on", sid=self.sid)
+
+    def sample(self) -> None:
+        """To be called every second, for what is measured of the session's state."""
+        if self.state in (State.ACTIVE, State.SUSPENDED):
+            self._meter.sample(self._intake.backlog_s)
 
     def on_failed(self, failed: m.Failed) -> None:
         """An owner gave the session up."""
@@ -235,8 +238,8 @@ class Root:
             if self.state is State.STARTING:
                 self._refuse(refused)
             return
-        except Exception:
-            log.exception("opening failed", sid=self.sid)
+        except Exception as bug:
+            log.error("opening failed", sid=self.sid, **place_of(bug))
             if self.state is State.STARTING:
                 self.fail("opening failed", "internal_error")
             return
@@ -279,13 +282,10 @@ class Root:
         self._enter(Input.UNIT)
         if self.state is State.CLOSED:
             return
-        unit, model = envelope.unit, self._config.model
-        waited = self._intake.answered(unit)
-        if waited is not None:
-            telemetry.ANSWER_SECONDS.labels(model).observe(waited)
+        unit = envelope.unit
+        self._meter.answered(envelope, self._intake.answered(unit), self.places)
         self.units_out = unit + 1
         self._endpoint.horizon = self.units_out
-        telemetry.UNITS_OUT.labels(model).inc()
         self._teller.context(envelope.context_used)
         pcm = envelope.body.tensors.get("pcm")
         self._teller.unit(unit, envelope.text, pcm.data if pcm else None)
@@ -294,6 +294,7 @@ class Root:
 
     def _on_shedding(self, began: bool) -> None:
         if began:
+            telemetry.EPISODES.labels("input").inc()
             seconds = self._house.limits.input_backlog_s
             self._error(
                 "input_backlog",
@@ -320,7 +321,7 @@ class Root:
 
     def _drain(self, reason: CloseReason, event_id: str | None) -> None:
         self._closing = reason, event_id
-        telemetry.UNITS_IN.labels(self._config.model).inc(self._intake.flush())
+        self._meter.framed(self._intake.flush())
         if self._intake.pending:
             self._later(DRAIN_S, self._drained)
         else:
@@ -363,6 +364,9 @@ class Root:
 
     def _enter(self, what: Input) -> None:
         self.state = after(self.state, what)
+
+    def _tell_worker(self, address: str, notice: m.Control) -> None:
+        self._house.transport.publish(subjects.control(address), m.encode(notice))
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.create_task(coroutine)

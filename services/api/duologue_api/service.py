@@ -4,14 +4,18 @@ import asyncio
 import json
 import os
 import signal
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
+from duologue import telemetry
+from duologue.bus import subjects
 from duologue.bus.nats import NatsTransport
 from duologue.bus.tape import Taped
 from duologue.models import manifest
+from duologue.tracing import TracingSettings, open_tracing
 from duologue_api.app import create_app
 from duologue_api.house import DROP_OLDEST, BacklogPolicy, Limits
 from duologue_api.pod import Pod
@@ -47,6 +51,8 @@ class ApiSettings:
     start_timeout_s: float = 60.0
     drain_s: float = 10.0
     gather_s: float | None = None
+    otlp_endpoint: str = ""
+    trace_ratio: float = 0.01
     announce: bool = False
 
 
@@ -62,16 +68,24 @@ async def run(settings: ApiSettings) -> int:
             log.info("api ends", why=why, code=code)
             ended.set_result(code)
 
+    address = subjects.new_address(subjects.API)
+    tracing = open_tracing(
+        TracingSettings(settings.otlp_endpoint, settings.trace_ratio),
+        service="duologue-api",
+        instance=address,
+        clock=time.monotonic,
+    )
     nats = NatsTransport(
         settings.nats_url, name="duologue-api", on_closed=lambda why: end(EXIT_BUS_CLOSED, why)
     )
-    transport = Taped(nats, clock=loop.time)
+    telemetry.CONNECTIONS.watch(nats.stats)
+    transport = Taped(nats, clock=time.monotonic)
     await transport.connect()
     pod = Pod(
         transport,
         manifests,
         options=options,
-        clock=loop.time,
+        clock=time.monotonic,
         limits=Limits(
             input_backlog_s=settings.input_backlog_s,
             lifetime_s=settings.lifetime_s,
@@ -80,6 +94,8 @@ async def run(settings: ApiSettings) -> int:
             input_backlog_policy=settings.input_backlog_policy,
         ),
         gather_s=settings.gather_s,
+        address=address,
+        tracing=tracing,
     )
     await pod.start()
     app = create_app(
@@ -125,4 +141,5 @@ async def run(settings: ApiSettings) -> int:
     server.should_exit = True
     await asyncio.wait({serving}, timeout=STOP_S)
     await transport.close()
+    tracing.close()
     return code

@@ -30,6 +30,8 @@ from duologue.bus.transport import Message, Transport, TransportError, Unsubscri
 
 TICK_S = 0.040
 """Acknowledgements are sent, and overdue units looked for, at this interval (CONTINUITY §1.2)."""
+RINGS_EVERY = 25
+"""Ticks between two sums of the rings' bytes."""
 SETTLE_S = 1.0
 """After one's own reconnect a 503 proves nothing for this long: after a broker restart everyone looks dead."""
 
@@ -63,6 +65,7 @@ class Exchange:
         self._owing: dict[tuple[str, Epoch], Endpoint] = {}
         self._subscriptions: list[Unsubscribe] = []
         self._ticker: asyncio.TimerHandle | None = None
+        self._ticks = 0
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -167,6 +170,10 @@ class Exchange:
         self._send_acks(list(self._owing.values()))
         for endpoint in list(self._endpoints.values()):
             endpoint.check()
+        self._ticks += 1
+        if self._ticks % RINGS_EVERY == 0:
+            rings = (ring for endpoint in self._endpoints.values() for ring in endpoint.rings.values())
+            telemetry.RING_BYTES.labels(self.role).set(sum(ring.bytes for ring in rings))
 
     # -- receiving
 
@@ -218,6 +225,7 @@ class Exchange:
 
 @lru_cache(64)
 def _sent(role: str, to: str) -> tuple[Counter, Counter]:
+    to = telemetry.role(to)
     return telemetry.BUNDLES.labels(role, to), telemetry.UNITS.labels(role, to)
 
 
@@ -228,7 +236,7 @@ def _arrived(role: str, verdict: Verdict) -> Counter:
 
 @lru_cache(64)
 def _hop(sender: str, role: str) -> Histogram:
-    return telemetry.HOP_SECONDS.labels(sender, role)
+    return telemetry.HOP_SECONDS.labels(telemetry.role(sender), role)
 
 
 def _split(units: list[Envelope]) -> Iterable[list[Envelope]]:

@@ -8,8 +8,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
-import numpy as np
 import numpy.typing as npt
+
+from duologue.bus.tensor import Malformed as Malformed
+from duologue.bus.tensor import Struct as Struct
+from duologue.bus.tensor import Tensor as Tensor
+from duologue.bus.tensor import without_quotes
 
 WIRE = 1
 """Major version of the wire; processes of different major versions never claim from each other."""
@@ -31,41 +35,6 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """Of a unit, where everything that follows counts from it."""
 
 T = TypeVar("T")
-
-
-class Malformed(ValueError):
-    """Bytes that are not the message that their subject carries."""
-
-
-class Struct(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Base of all messages."""
-
-
-class Tensor(Struct, frozen=True):
-    """An array in C order; `dtype` as numpy spells it with byte order, `"<f8"`."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    data: bytes
-
-    @classmethod
-    def of(cls, array: npt.NDArray[Any]) -> Self:
-        """Raises `ValueError` for arrays of Python objects."""
-        if array.dtype.hasobject:
-            raise ValueError("an array of objects has no place on the bus")
-        little = array.dtype.newbyteorder("<")
-        return cls(little.str, array.shape, np.ascontiguousarray(array, little).tobytes())
-
-    def array(self) -> npt.NDArray[Any]:
-        """The array, read-only (it shares the message's bytes).  Raises `Malformed`."""
-        try:
-            dtype = np.dtype(self.dtype)
-            if dtype.hasobject or any(size < 0 for size in self.shape):
-                raise ValueError(f"{self.dtype} {self.shape}")
-            return np.frombuffer(self.data, dtype).reshape(self.shape)
-        except (ValueError, TypeError, SyntaxError) as error:
-            raise Malformed(f"tensor: {error}") from error
-
 
 # ---------------------------------------------------------------- units
 
@@ -330,7 +299,17 @@ class Suspect(Control, frozen=True, tag="suspect"):
     address: Address
 
 
-AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done | Suspect
+class Trace(Control, frozen=True, tag="trace"):
+    """root → owner, notice: make the spans of this unit, under the traceparent `trace`, if its times are still known."""
+
+    v: int
+    sid: str
+    epoch: Epoch
+    unit: int
+    trace: str
+
+
+AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done | Suspect | Trace
 
 
 # ---------------------------------------------------------------- liveness
@@ -393,7 +372,7 @@ def decode(data: bytes, kind: type[T]) -> T:
         message: T = decoder.decode(data)
         return message
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise Malformed(f"{getattr(kind, '__name__', kind)}: {error}") from error
+        raise Malformed(f"{getattr(kind, '__name__', kind)}: {without_quotes(error)}") from error
 
 
 def decode_control(data: bytes) -> AnyControl:
@@ -401,4 +380,4 @@ def decode_control(data: bytes) -> AnyControl:
     try:
         return _control.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise Malformed(f"control: {error}") from error
+        raise Malformed(f"control: {without_quotes(error)}") from error

@@ -41,6 +41,8 @@ def api(settings: Settings) -> int:
         ring_bytes=settings.ring_bytes,
         drain_s=settings.drain_s,
         gather_s=None if settings.gather_ms is None else settings.gather_ms / 1000,
+        otlp_endpoint=settings.otlp_endpoint,
+        trace_ratio=settings.trace_ratio,
         announce=settings.announce,
     )
     try:

@@ -19,6 +19,8 @@ from duologue.stage.model import SessionError, StageModel
 from duologue.stage.owner import Owner, Phase
 from duologue.stage.tenancy import Tenancy
 from duologue.stage.ticks import Ticks
+from duologue.stage.watch import Watch
+from duologue.tracing import UNTRACED, Tracing
 
 HEARTBEAT_S = 0.250
 CLOSED_S = 60.0
@@ -59,6 +61,7 @@ class Shell:
         settings: ShellSettings | None = None,
         fatal: Callable[[str], None],
         address: str | None = None,
+        tracing: Tracing = UNTRACED,
     ) -> None:
         self.stage, self.manifest, self.model = stage, manifest, model
         self.settings = settings or ShellSettings()
@@ -66,8 +69,11 @@ class Shell:
         self.owners: dict[tuple[str, m.Epoch], Owner] = {}
         self.state = m.STARTING
         self._transport, self._clock, self._fatal = transport, clock, fatal
-        self._exchange = Exchange(transport, self.address, suspected=self._suspect, stray=self._stray)
+        self._exchange = Exchange(
+            transport, self.address, suspected=self._suspect, stray=self._stray, wall=tracing.wall
+        )
         gather_s = manifest.unit_s / 40 if self.settings.gather_s is None else self.settings.gather_s
+        self._watch = Watch(stage, manifest, tracing)
         self._ticks = Ticks(
             stage,
             model,
@@ -76,6 +82,7 @@ class Shell:
             clock=clock,
             gather_s=gather_s,
             limit=self.settings.batch_limit,
+            watch=self._watch,
             opened=lambda owner: self._claimed(owner, owner.reply_to, m.OPEN),
             failed=self._fail,
             fatal=fatal,
@@ -261,6 +268,9 @@ class Shell:
                 self._closed[control.sid, epoch] = self._clock()
                 if owner := self.owners.get((control.sid, epoch)):
                     self.close(owner)
+        elif isinstance(control, m.Trace):
+            if owner := self.owners.get((control.sid, control.epoch)):
+                self._watch.late(owner, control.unit, control.trace)
         elif isinstance(control, m.Drain):
             self.drain()
             self._answer(message.reply, m.Done(m.WIRE, f"{len(self.owners)} sessions left"))
@@ -329,17 +339,16 @@ class Shell:
 
     def _beat(self) -> None:
         places = m.Places(self.places, len(self.owners))
-        labels = self.stage, self.manifest.id
-        telemetry.OWNERS.labels(*labels).set(places.sessions)
-        telemetry.PLACES.labels(*labels).set(places.free)
         models = {self.manifest.id: places}
+        due_age, draining = self._ticks.due_age, self.state == m.DRAINING
+        self._watch.stands(places.sessions, places.free, self.model.footprint(), due_age, draining)
         beat = m.Heartbeat(
             m.WIRE,
             m.LEDGER,
             self.address,
             self.state,
             models,
-            due_age=self._ticks.due_age,
+            due_age=due_age,
             step_age=self.step_age,
             step_ms=1000 * self._ticks.step_s.median(),
             queue_ms=1000 * self._ticks.queue_s.median(),

@@ -5,13 +5,14 @@ from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Any
 
-from duologue import telemetry
 from duologue.bus.messages import Epoch
+from duologue.errors import place_of
 from duologue.stage.batch import Batcher, Due
 from duologue.stage.engine import Engine
 from duologue.stage.model import Result, SessionError, StageModel
-from duologue.stage.owner import Owner, Phase
+from duologue.stage.owner import Owner, Phase, Times
 from duologue.stage.recent import Recent
+from duologue.stage.watch import Watch
 
 Stepped = list[tuple[Result | SessionError, int]]
 
@@ -29,6 +30,7 @@ class Ticks:
         clock: Callable[[], float],
         gather_s: float,
         limit: int,
+        watch: Watch,
         opened: Callable[[Owner], None],
         failed: Callable[[Owner, SessionError], None],
         fatal: Callable[[str], None],
@@ -45,6 +47,7 @@ class Ticks:
             clock,
         )
         self._on_opened, self._on_failed, self._fatal = opened, failed, fatal
+        self._watch = watch
         self._batcher = Batcher(gather_s, limit)
         self._opening: dict[Owner, Generator[Any, None, None]] = {}
         self._leaving: list[Callable[[], None]] = []
@@ -125,7 +128,7 @@ class Ticks:
 
     def _closed(self, _: Any, error: BaseException | None) -> None:
         if error is not None:
-            self._fatal(f"{self._stage}: close: {error!r}")
+            self._fatal(f"{self._stage}: close: {_bug(error)}")
             return
         self._kick()
 
@@ -137,7 +140,7 @@ class Ticks:
             if owner.phase is not Phase.CLOSED:
                 self._on_failed(owner, error)
         elif error is not None:
-            self._fatal(f"{self._stage}: open: {error!r}")
+            self._fatal(f"{self._stage}: open: {_bug(error)}")
             return
         elif owner.phase is Phase.CLOSED:
             if state is not None:
@@ -152,12 +155,10 @@ class Ticks:
 
     def _step(self, batch: list[tuple[Owner, Due]]) -> None:
         now = self._clock()
-        queued = telemetry.QUEUE_SECONDS.labels(self._stage)
-        for owner, due in batch:
+        for owner, _ in batch:
             owner.stepping = True
-            queued.observe(now - due.since)
         self.queue_s.add(now - batch[0][1].since)
-        telemetry.BATCH_UNITS.labels(self._stage).observe(len(batch))
+        self._watch.begins(batch, now)
         rows = [(owner.state, due.unit) for owner, due in batch]
 
         def job() -> Stepped:
@@ -176,12 +177,12 @@ class Ticks:
         error: BaseException | None,
     ) -> None:
         if results is None:
-            self._fatal(f"{self._stage}: step: {error!r}")
+            self._fatal(f"{self._stage}: step: {_bug(error)}")
             return
         now = self._clock()
-        telemetry.STEP_SECONDS.labels(self._stage).observe(now - began)
         self.step_s.add(now - began)
-        for (owner, _), (result, horizon) in zip(batch, results, strict=True):
+        self._watch.ends(now - began)
+        for (owner, due), (result, horizon) in zip(batch, results, strict=True):
             owner.stepping = False
             if owner.phase is Phase.CLOSED:
                 continue
@@ -189,12 +190,19 @@ class Ticks:
                 self._on_failed(owner, result)
             else:
                 try:
-                    owner.stepped(result, horizon)
+                    main, came = owner.stepped(result, horizon)
                 except KeyError as error:
                     self._fatal(f"{self._stage}: step: no body for {error}")
                     return
+                times = Times(due.unit.number, main.sent, came, due.since, began, now, len(batch))
+                self._watch.left(owner, times, main.trace)
                 self._batcher.look(owner, now)
         self._kick()
+
+
+def _bug(error: BaseException | None) -> str:
+    """What the log is told of a model's bug."""
+    return "nothing came" if error is None else ", ".join((type(error).__name__, *place_of(error)["where"]))
 
 
 def _advance(opening: Generator[Any, None, None]) -> Any:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import structlog
 
 from duologue.audio.formats import PCM_24K
-from duologue.errors import close_code
-from duologue.telemetry import EVENT_ERRORS
+from duologue.errors import TABLE, close_code
+from duologue.telemetry import EPISODES, EVENT_ERRORS, OUTPUT_BACKLOG_SECONDS, OUTPUT_DROPPED_SECONDS
 from duologue_api.live.events import (
     ErrorEvent,
     OutputAudioDelta,
@@ -68,6 +68,7 @@ class Outbound:
                 return
             self._audio.append((self._next(), event))
             self._audio_bytes += len(event.delta)
+            OUTPUT_BACKLOG_SECONDS.observe(self.backlog_s)
         else:
             if isinstance(event, SessionClosed):
                 self._end_episode()
@@ -122,7 +123,8 @@ class Outbound:
 
     def _put(self, event: ServerEvent) -> None:
         if isinstance(event, ErrorEvent):
-            EVENT_ERRORS.labels(event.error.code).inc()
+            code = event.error.code
+            EVENT_ERRORS.labels(code if code in TABLE else "other").inc()
         text = encode(event)
         self._events.append((self._next(), text))
         self._event_bytes += len(text)
@@ -145,7 +147,9 @@ class Outbound:
         _, event = self._audio.popleft()
         self._audio_bytes -= len(event.delta)
         self._dropped_bytes += len(event.delta)
+        OUTPUT_DROPPED_SECONDS.inc(len(event.delta) / self.bytes_per_s)
         if self._behind_since is None:
+            EPISODES.labels("output").inc()
             self._behind_since = self._clock()
 
     def _dropped(self) -> str:

@@ -1,7 +1,6 @@
 """One client's WebSocket, from the upgrade to the close."""
 
 import asyncio
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum, auto
@@ -11,7 +10,7 @@ import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from duologue.audio.formats import PCM_24K, format_of
-from duologue.errors import BROKEN, close_code
+from duologue.errors import BROKEN, close_code, place_of
 from duologue.telemetry import REFUSED
 from duologue_api.auth import SUBPROTOCOL
 from duologue_api.live import commands, config
@@ -156,9 +155,7 @@ class _Connection:
         self.outbound.end(BROKEN, "internal_error")
 
     def log(self, bug: Exception) -> None:
-        # Where, but not the message: it may quote what the client said.
-        where = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(bug.__traceback__)]
-        structlog.get_logger().error("session ended by a bug", error=type(bug).__name__, where=where)
+        structlog.get_logger().error("session ended by a bug", **place_of(bug))
 
     # ---------------------------------------------------------------- in
 
