@@ -11,6 +11,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from duologue.bus.subjects import Address
+
 WIRE = 1
 """Major version of the wire; processes of different major versions never claim from each other."""
 LEDGER = 1
@@ -20,12 +22,6 @@ MAX_MESSAGE_BYTES = 512 * 1024
 
 Epoch = tuple[int, int]
 """(root epoch, number), compared lexicographically."""
-
-Address = Annotated[
-    str, msgspec.Meta(pattern=r"^(api|encoder|llm|talker|codec)\.[-_a-zA-Z0-9]+\Z", max_length=128)
-]
-"""Where an answer, or more, will be sent.  nats-server closes the connection of a client that publishes to a subject
-of more than 4 KiB for good, so nobody may be able to make us do it."""
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """Of a unit, where everything that follows counts from it."""
