@@ -17,7 +17,6 @@ from duologue.bus import messages
 from duologue.bus.messages import (
     Ack,
     Acks,
-    Address,
     Audio,
     Body,
     Bundle,
@@ -38,6 +37,7 @@ from duologue.bus.messages import (
     decode_control,
     encode,
 )
+from duologue.bus.subjects import Address
 
 pytestmark = pytest.mark.unit
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self, TypeVar
 import msgspec
 import numpy.typing as npt
 
+from duologue.bus.subjects import Address
 from duologue.bus.tensor import Malformed as Malformed
 from duologue.bus.tensor import Struct as Struct
 from duologue.bus.tensor import Tensor as Tensor
@@ -24,12 +25,6 @@ MAX_MESSAGE_BYTES = 512 * 1024
 
 Epoch = tuple[int, int]
 """(root epoch, number), compared lexicographically."""
-
-Address = Annotated[
-    str, msgspec.Meta(pattern=r"^(api|encoder|llm|talker|codec)\.[-_a-zA-Z0-9]+\Z", max_length=128)
-]
-"""Where an answer, or more, will be sent.  nats-server closes the connection of a client that publishes to a subject
-of more than 4 KiB for good, so nobody may be able to make us do it."""
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """Of a unit, where everything that follows counts from it."""

@@ -4,6 +4,9 @@ An *address* is `<role>.<id>`: `encoder.enc-3f9a…`, `api.pod-77c1…`.  Roles 
 """
 
 import secrets
+from typing import Annotated
+
+import msgspec
 
 ROOT = "duo.v1"
 API = "api"
@@ -11,6 +14,13 @@ KINDS = ("in", "ack", "claim", "ctl", "hb", "ev")
 """What a subject carries: the token after `ROOT`."""
 ANSWER = "answer"
 """The kind of what goes to the reply subject of a request."""
+
+
+Address = Annotated[
+    str, msgspec.Meta(pattern=r"^(api|encoder|llm|talker|codec)\.[-_a-zA-Z0-9]+\Z", max_length=128)
+]
+"""As a message may name it.  An answer goes there, and nats-server closes the connection of a client that publishes
+to a subject of more than 4 KiB for good: nobody may be able to make us do it."""
 
 
 class BadToken(ValueError):
