@@ -35,7 +35,7 @@ from duologue.client import (
 )
 from duologue.models import BadOption, manifest
 from duologue.processes import Deployment, UpSettings, specs, split_options
-from duologue.settings import EVERY, settings_of
+from duologue.settings import EVERY, SETTINGS, settings_of
 from duologue.stage.worker import WorkerSettings
 from duologue.supervisor import Child, Guard, StartFailed
 from duologue.tap.watching import TapSettings
@@ -427,6 +427,8 @@ def test_up_with_a_tap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tap.before
     assert tap.rank > llm.rank > api.rank, "it sees the end of all the others"
     assert (llm.before, api.before) == (False, False)
+    known = {row.env for row in SETTINGS.values()}
+    assert {name for name in tap.env if name.startswith("DUO_")} <= known, "else tap would refuse to start"
 
     # What whoever runs `up` has set for taps that print is nothing to it.
     for variable in ("DUO_JSON", "DUO_KIND", "DUO_SESSION", "DUO_WHOLE", "DUO_COUNT", "DUO_SUBJECT"):
@@ -656,6 +658,15 @@ class Server:
 def recording(tmp_path: Path) -> Path:
     write_wav(tmp_path / "talk.wav", np.arange(3840, dtype=np.int16), 24000)
     return tmp_path / "talk.wav"
+
+
+def test_talk_does_not_talk_for_nothing(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A conversation was held to its end before it turned out that the answer could not be saved."""
+    monkeypatch.setattr("duologue.cli.talk._choose", lambda *_: pytest.fail("it went on"))
+    assert main(["talk", str(recording), "--out", str(recording.parent / "missing" / "reply.wav")]) == 1
+    assert "no such directory" in capsys.readouterr().err
 
 
 def test_talk_prints_one_json_object(

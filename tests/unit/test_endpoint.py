@@ -260,6 +260,21 @@ def test_what_is_not_acknowledged_is_sent_again_one_unit_first() -> None:
     assert it.after(10.0) == []
 
 
+def test_a_stalled_receiver_is_not_sent_everything_again_with_each_new_unit() -> None:
+    """The resend of the first unit took the others for unsent, so that the next unit made sent them all: ten times
+    what the live audio is, to a worker that stands still, and through the bus that everybody shares."""
+    it = Sender()
+    it.emit(3)
+    it.post.numbers()
+    assert it.after(RESEND_S + 0.01) == [0]
+    it.emit(1)
+    assert it.post.numbers() == [3]
+    it.end.on_ack(ack(1))
+    assert it.post.numbers() == [1, 2, 3]
+    it.end.on_ack(ack(2))
+    assert it.post.numbers() == []
+
+
 def test_patience_begins_with_what_is_sent_first() -> None:
     it = Sender()
     it.clock.now += 50

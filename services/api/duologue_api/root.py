@@ -73,7 +73,8 @@ class Root:
         self._began = house.clock()
         self._manifest = house.manifest(config.model)
         self._options = house.options(config.model)
-        self._seed = seed_of(self.sid) if house.limits.seed is None else house.limits.seed
+        # Draws take a seed modulo 2**64, and messages hold no larger one.
+        self._seed = seed_of(self.sid) if house.limits.seed is None else house.limits.seed % 2**64
         edges = self._manifest.edges(self._options)
         heard = spoken = format_of(config.format.type, config.format.rate)
         if native:

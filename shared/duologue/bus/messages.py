@@ -5,7 +5,7 @@ them in.  Tagged types (bodies and control messages) carry their tag before the 
 """
 
 from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,6 +20,15 @@ MAX_MESSAGE_BYTES = 512 * 1024
 
 Epoch = tuple[int, int]
 """(root epoch, number), compared lexicographically."""
+
+Address = Annotated[
+    str, msgspec.Meta(pattern=r"^(api|encoder|llm|talker|codec)\.[-_a-zA-Z0-9]+\Z", max_length=128)
+]
+"""Where an answer, or more, will be sent.  nats-server closes the connection of a client that publishes to a subject
+of more than 4 KiB for good, so nobody may be able to make us do it."""
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""Of a unit, where everything that follows counts from it."""
 
 T = TypeVar("T")
 
@@ -137,7 +146,7 @@ class Bundle(Struct, frozen=True):
     """Units that one process sends to another in one message."""
 
     v: int
-    sender: str
+    sender: Address
     units: list[Envelope]
 
 
@@ -161,7 +170,7 @@ class Acks(Struct, frozen=True):
     """Acknowledgements that one process owes to another."""
 
     v: int
-    sender: str
+    sender: Address
     acks: list[Ack]
 
 
@@ -179,13 +188,13 @@ class Inflow(Struct, frozen=True):
 class Outflow(Struct, frozen=True):
     """One addressee of an endpoint's output over one edge: units `start` ≤ unit < `until` (-1: no end)."""
 
-    address: str
+    address: Address
     epoch: Epoch
     start: int = 0
     until: int = -1
 
 
-Told = dict[str, list[tuple[str, Epoch, int]]]
+Told = dict[str, list[tuple[Address, Epoch, int]]]
 """The session's route: stage → (worker's address, epoch, from unit)."""
 
 
@@ -205,7 +214,7 @@ class Start(Struct, frozen=True):
 
     seed: int
     options: dict[str, Any] = {}
-    begin: int = 0
+    begin: Number = 0
     context_start: int = 0
     records: dict[int, dict[str, Any]] = {}
 
@@ -220,7 +229,7 @@ class Claim(Struct, frozen=True):
     stage: str
     model: str
     epoch: Epoch
-    root: str
+    root: Address
     start: Start
     wiring: Wiring
     resumable: bool = False
@@ -280,7 +289,7 @@ class Mine(Control, frozen=True, tag="mine"):
     """owner's worker → root's pod, request: are these still yours?  Answered by `Yours`."""
 
     v: int
-    sender: str
+    sender: Address
     owners: list[tuple[str, Epoch]]
 
 
@@ -318,7 +327,7 @@ class Suspect(Control, frozen=True, tag="suspect"):
     """worker → pods of its sessions, notice: the server says that nobody listens at `address`."""
 
     v: int
-    address: str
+    address: Address
 
 
 AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done | Suspect
@@ -341,7 +350,7 @@ class Heartbeat(Struct, frozen=True):
 
     v: int
     ledger: int
-    address: str
+    address: Address
     state: str
     models: dict[str, Places]
     due_age: float = 0.0

@@ -49,6 +49,8 @@ def talk(settings: Settings) -> int:
         chunk_bytes = max(1, round(settings.chunk_ms / 1000 * rate)) * width
     if chunk_bytes % width:
         raise typer.BadParameter(f"{chunk_bytes} is odd", param_hint="--chunk-bytes")
+    if out is not None and not out.parent.is_dir():
+        raise Failure(f"{out}: no such directory to save the answer in")
     pcm16 = _load(file, rate, settings.tail_s)
     chosen = _choose(url, key, settings.model)
     unit = round(chosen.unit_s * rate) if chosen.unit_s else None

@@ -74,8 +74,10 @@ class Owner:
         yield from model.open(self.start, History())
 
     def due(self) -> Unit | None:
-        """The next unit with its inputs, if all of them are there and its outputs have room."""
+        """The next unit with its inputs, if all of them are there and its outputs have an addressee and room."""
         if self.phase is not Phase.OPEN or not self.go or self.stepping:
+            return None
+        if any(edge.dst not in self.endpoint.rings for edge in self.outputs):
             return None
         inputs = {}
         for edge in self.inputs:

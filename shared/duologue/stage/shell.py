@@ -127,7 +127,8 @@ class Shell:
         for unsubscribe in self._subscriptions:
             await unsubscribe()
         for owner in list(self.owners.values()):
-            self.close(owner)
+            # Told now, a root need not wait to find out.
+            self._part(owner, SessionError("its worker ended"))
         self._ticks.stop()
         await self._exchange.stop()
 
@@ -234,6 +235,10 @@ class Shell:
         log.warning("session failed", sid=owner.sid, stage=self.stage, code=error.code, why=str(error))
         if owner.phase is Phase.OPENING:
             self._claimed(owner, owner.reply_to, m.FAILED, str(error))
+        self._part(owner, error)
+
+    def _part(self, owner: Owner, error: SessionError) -> None:
+        """Closes the owner and tells its root."""
         notice = m.encode(m.Failed(m.WIRE, owner.sid, owner.epoch, error.code, str(error)))
         self._failed[owner.sid, owner.epoch] = self._clock(), owner.root, notice
         self._transport.publish(subjects.control(owner.root), notice)
