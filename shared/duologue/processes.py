@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from duologue.models import manifest, split_options
+from duologue.settings import settings_of
 from duologue.supervisor import Child, Ready, Spec
 
 API_RANK, WORKER_RANK, TAP_RANK = 0, 1, 2
@@ -19,7 +20,8 @@ API_DRAIN_S, DRAIN_S = 0.5, 5.0
 @dataclass(frozen=True)
 class UpSettings:
     """`nats_url` joins a server that runs already.  `keys` empty: open, on loopback as always.  With `port` 0 each
-    API pod takes any port, else they take `port`, `port` + 1, …  Every stage boundary is written to `tap_dir`."""
+    API pod takes any port, else they take `port`, `port` + 1, …  Every stage boundary is written to `tap_dir`,
+    by a process that takes `tap_mib` of memory for those sessions that are not over yet."""
 
     model: str
     port: int = 8700
@@ -31,6 +33,7 @@ class UpSettings:
     nats_url: str | None = None
     data_dir: Path | None = None
     tap_dir: Path | None = None
+    tap_mib: int = 512
     start_timeout_s: float = 120.0
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of all processes beyond this one's."""
@@ -48,11 +51,17 @@ def specs(settings: UpSettings, nats_url: str) -> list[Spec]:
     found = []
     if settings.tap_dir is not None:
         # A process of its own: a slow disk must hurt no session.
-        command = [*program, "tap", "--model", settings.model, "--write", str(settings.tap_dir.resolve())]
-        unset = dict.fromkeys(
-            ("DUO_SUBJECT", "DUO_KIND", "DUO_SESSION", "DUO_JSON", "DUO_COUNT", "DUO_WHOLE"), ""
-        )
-        found.append(Spec("tap", _always([*command, "--announce"]), TAP_RANK, {**env, **unset}, before=True))
+        command = [
+            *program,
+            "tap",
+            "--write",
+            str(settings.tap_dir.resolve()),
+            "--tap-mib",
+            str(settings.tap_mib),
+        ]
+        # Nor what a tap that prints would be given.
+        unset = {row.env: "" for row in settings_of("tap") if row.key != "nats"}
+        found.append(Spec("tap", _always([*command, *common]), TAP_RANK, {**env, **unset}, before=True))
     for stage, count in settings.workers.items():
         command = [*program, "worker", stage, *common, "--metrics-port", "0", "--drain-s", f"{DRAIN_S:g}"]
         command += _as_flags(for_workers)

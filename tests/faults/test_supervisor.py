@@ -137,6 +137,7 @@ def test_a_dead_process_is_started_anew_with_what_it_said_first() -> None:
             [child] = supervisor.children
             before = child.pid
             assert before is not None
+            await log.seen("born")
             os.kill(before, signal.SIGKILL)
             await log.seen("one was ended by SIGKILL; starting it anew")
             await log.seen("born", times=2)

@@ -121,7 +121,7 @@ def test_the_names_of_flags_are_a_contract() -> None:
         for name, command in group.commands.items()
     }
     contract = {
-        "up": "model port workers api-pods seed json option key keys-file data-dir nats start-timeout-s tap",
+        "up": "model port workers api-pods seed json option key keys-file data-dir nats start-timeout-s tap tap-mib",
         "api": "host port nats model key keys-file no-auth option seed start-timeout-s lifetime-s input-backlog-s "
         "drain-s gather-ms announce no-announce",
         "worker": "model nats option places memory-bytes metrics-port metrics-host drain-s gather-ms announce "
@@ -130,7 +130,7 @@ def test_the_names_of_flags_are_a_contract() -> None:
         "offline": "model input out options seed",
         "bench": "json rounds",
         "doctor": "nats json settings",
-        "tap": "nats kind session json count bytes write model memory-mib announce no-announce",
+        "tap": "nats kind session json count bytes write model tap-mib announce no-announce",
         "top": "nats once json",
     }
     for name, names in contract.items():
@@ -423,18 +423,30 @@ def test_up_without_keys_or_port() -> None:
     assert list(api.command({"url": "http://127.0.0.1:4711"}))[-2:] == ["--port", "4711"]
 
 
-def test_up_with_a_tap(tmp_path: Path) -> None:
-    settings = UpSettings("parrot", 0, {"llm": 1}, tap_dir=tmp_path)
+def test_up_with_a_tap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = UpSettings("parrot", 0, {"llm": 1}, tap_dir=tmp_path, tap_mib=7)
     [tap, llm, api] = specs(settings, "nats://here")
-    assert " ".join(tap.command(None)[1:]) == (
-        f"-m duologue tap --model parrot --write {tmp_path} --announce"
-    )
+    command = list(tap.command(None)[3:])
+    assert " ".join(command) == f"tap --write {tmp_path} --tap-mib 7 --model parrot --announce"
     assert tap.before
     assert tap.rank > llm.rank > api.rank, "it sees the end of all the others"
-    assert (tap.env["DUO_NATS"], tap.env["DUO_JSON"]) == ("nats://here", "")
     assert (llm.before, api.before) == (False, False)
     known = {row.env for row in SETTINGS.values()}
     assert {name for name in tap.env if name.startswith("DUO_")} <= known, "else tap would refuse to start"
+
+    # What whoever runs `up` has set for taps that print is nothing to it.
+    for variable in ("DUO_JSON", "DUO_KIND", "DUO_SESSION", "DUO_WHOLE", "DUO_COUNT", "DUO_SUBJECT"):
+        monkeypatch.setenv(variable, "1")
+    for variable, value in tap.env.items():
+        monkeypatch.setenv(variable, value)
+    asked: list[Any] = []
+
+    async def run(nats_url: str, folder: Path, **options: Any) -> None:
+        asked.append((nats_url, folder, options["most_bytes"], options["model"]))
+
+    monkeypatch.setattr("duologue.tap.writing.run", run)
+    assert main(command) == 0
+    assert asked == [("nats://here", tmp_path, 7 << 20, "parrot")]
 
 
 def test_options_go_to_where_the_model_knows_them() -> None:
@@ -527,9 +539,7 @@ def test_tap_writes(
 
     monkeypatch.setattr("duologue.tap.writing.run", run)
     folder = tmp_path / "new" / "folder"
-    assert (
-        main(["tap", "--write", str(folder), "--model", "m", "--memory-mib", "2", "--nats", "nats://x"]) == 0
-    )
+    assert main(["tap", "--write", str(folder), "--model", "m", "--tap-mib", "2", "--nats", "nats://x"]) == 0
     assert asked == [("nats://x", folder, 2 << 20, "m")]
     assert json.loads(capsys.readouterr().out) == {"ready": True, "role": "tap", "writes": str(folder)}
     assert folder.stat().st_mode & 0o077 == 0, "audio is nobody else's"

@@ -210,7 +210,7 @@ def test_a_session_whose_start_was_not_seen(tmp_path: Path) -> None:
             subjects.inbox("llm.l"),
             m.Bundle(
                 m.WIRE,
-                "a",
+                "api.a",
                 [
                     m.Envelope(
                         m.WIRE,

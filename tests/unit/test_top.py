@@ -215,7 +215,7 @@ def test_many_models_and_sessions_fit_too() -> None:
 
 def test_a_terminal_is_not_at_the_buss_mercy() -> None:
     scene = Scene()
-    scene.beat("llm.x", state="[red]x[/red]\x1b[2J", models={"\x1b": m.Places(1, 1)})
+    scene.beat(LLM, "\x1b", models={"[red]x[/red]\x1b[2J": m.Places(1, 1)})
     scene.event("opened", "live_\x1b", model="[bold]")
     text = "\n".join(scene.text(120))
     assert "\x1b" not in text

@@ -1,6 +1,5 @@
 """`duologue tap`: what passes the bus, decoded."""
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import typer
 
 from duologue import lifeline
 from duologue.bus import subjects
+from duologue.cli import loop
 from duologue.settings import NATS_URL, Settings
 
 
@@ -36,9 +36,7 @@ def tap(settings: Settings) -> int:
             or settings.count
             or settings.whole
         ):
-            raise typer.BadParameter(
-                "it goes with --nats, --model and --memory-mib alone", param_hint="--write"
-            )
+            raise typer.BadParameter("it goes with --nats, --model and --tap-mib alone", param_hint="--write")
         _write(nats, settings.write, settings.model, settings.tap_mib, settings.announce)
         return 0
     from duologue.tap import watching
@@ -55,7 +53,7 @@ def tap(settings: Settings) -> int:
     chosen = watching.TapSettings(
         nats, kinds, subject, settings.session, settings.as_json, settings.whole, settings.count
     )
-    asyncio.run(watching.run(chosen))
+    loop.run(watching.run(chosen))
     return 0
 
 
@@ -69,4 +67,4 @@ def _write(nats: str, folder: Path, model: str | None, memory_mib: int, announce
         if announce:
             print(json.dumps({"ready": True, "role": "tap", "writes": str(folder.resolve())}), flush=True)
 
-    asyncio.run(writing.run(nats, folder, most_bytes=memory_mib << 20, model=model, ready=ready))
+    loop.run(writing.run(nats, folder, most_bytes=memory_mib << 20, model=model, ready=ready))

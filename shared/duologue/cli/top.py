@@ -1,10 +1,10 @@
 """`duologue top`: who is there, and how they do."""
 
-import asyncio
 import sys
 
 from rich.console import Console
 
+from duologue.cli import loop
 from duologue.settings import NATS_URL, Settings
 
 
@@ -16,6 +16,8 @@ def top(settings: Settings) -> int:
     of 5 s).  due, run: age of the oldest unit that waits, of the step that runs.
     beat: age of the last heartbeat; three missing ones make silent.  v: wire
     version.  Sessions are those to which something happened since this began.
+
+    With --json it prints one JSON object a second, with --once, too, only one.
     """
     from duologue.top import live
 
@@ -24,5 +26,5 @@ def top(settings: Settings) -> int:
         sys.stdout.flush()
 
     chosen = live.TopSettings(settings.nats or NATS_URL, settings.once, settings.as_json)
-    asyncio.run(live.run(chosen, Console(), write))
+    loop.run(live.run(chosen, Console(), write))
     return 0

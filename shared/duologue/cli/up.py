@@ -38,6 +38,7 @@ def up(settings: Settings) -> int:
         nats_url=settings.nats,
         data_dir=settings.data_dir,
         tap_dir=settings.tap,
+        tap_mib=settings.tap_mib,
         start_timeout_s=settings.up_timeout_s,
         env={**for_services(settings), **_logging(settings)},
     )

@@ -147,7 +147,9 @@ class Settings(BaseSettings):
     trace_ratio: Annotated[float, Field(ge=0, le=1), Use("api worker")] = 0.01
     """Share of the units that are traced; late and moved ones always are."""
     tap: Annotated[Path | None, Use("up", metavar="DIR")] = None
-    """Write every stage boundary of every session here."""
+    """Write every stage boundary of every session here when it is over."""
+    tap_mib: Annotated[int, Field(ge=1), Use("up tap")] = 512
+    """Memory for sessions that are to be written; beyond it their later units are not kept."""
 
     # ------------------------------------------------------------ everything on one machine
 
@@ -203,9 +205,7 @@ class Settings(BaseSettings):
     whole: Annotated[bool, Use("tap", flag="--bytes")] = False
     """Show all bytes of arrays too, in base64."""
     write: Annotated[Path | None, Use("tap", metavar="DIR")] = None
-    """Print nothing; write every stage boundary of every session here when it is over."""
-    tap_mib: Annotated[int, Field(ge=1), Use("tap", flag="--memory-mib")] = 512
-    """With `write`: memory for all live sessions."""
+    """Print no message; write every stage boundary of every session here when it is over."""
     once: Annotated[bool, Use("top")] = False
     """Show it once, after a second, and end."""
     bench: Annotated[str | None, Use("bench", flag="NAME|all", required="bench")] = None
