@@ -54,7 +54,7 @@ TABLE: dict[str, ErrorKind] = {
     "immutable_field_update": _client(None),
     "model_not_found": _client(status=404),
     "start_timeout": _client(),
-    "input_backlog": _client(),
+    "input_backlog": _client(RETRY),
     "output_backlog": _client(RETRY),
     "session_limit_reached": ErrorKind("rate_limit_error", close=RETRY, ends="connection_lost", status=429),
     "model_unavailable": _server(RETRY, "connection_lost"),

@@ -10,8 +10,8 @@ from typing import Any
 from duologue.models import manifest, split_options
 from duologue.supervisor import Child, Ready, Spec
 
-API_RANK, WORKER_RANK = 0, 1
-"""The APIs end first: their sessions' ends free the workers, which then have nothing to drain."""
+API_RANK, WORKER_RANK, TAP_RANK = 0, 1, 2
+"""The APIs end first: their sessions' ends free the workers, which then have nothing to drain; the tap sees all that."""
 API_DRAIN_S, DRAIN_S = 0.5, 5.0
 """The sessions of an API that ends have nowhere to go here."""
 
@@ -19,7 +19,7 @@ API_DRAIN_S, DRAIN_S = 0.5, 5.0
 @dataclass(frozen=True)
 class UpSettings:
     """`nats_url` joins a server that runs already.  `keys` empty: open, on loopback as always.  With `port` 0 each
-    API pod takes any port, else they take `port`, `port` + 1, …"""
+    API pod takes any port, else they take `port`, `port` + 1, …  Every stage boundary is written to `tap_dir`."""
 
     model: str
     port: int = 8700
@@ -30,6 +30,7 @@ class UpSettings:
     keys: tuple[str, ...] = ()
     nats_url: str | None = None
     data_dir: Path | None = None
+    tap_dir: Path | None = None
     start_timeout_s: float = 120.0
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of all processes beyond this one's."""
@@ -45,6 +46,13 @@ def specs(settings: UpSettings, nats_url: str) -> list[Spec]:
     env = {**settings.env, **meant_for_up, "DUO_NATS": nats_url}
     common = ["--model", settings.model, "--announce"]
     found = []
+    if settings.tap_dir is not None:
+        # A process of its own: a slow disk must hurt no session.
+        command = [*program, "tap", "--model", settings.model, "--write", str(settings.tap_dir.resolve())]
+        unset = dict.fromkeys(
+            ("DUO_SUBJECT", "DUO_KIND", "DUO_SESSION", "DUO_JSON", "DUO_COUNT", "DUO_WHOLE"), ""
+        )
+        found.append(Spec("tap", _always([*command, "--announce"]), TAP_RANK, {**env, **unset}, before=True))
     for stage, count in settings.workers.items():
         command = [*program, "worker", stage, *common, "--metrics-port", "0", "--drain-s", f"{DRAIN_S:g}"]
         command += _as_flags(for_workers)

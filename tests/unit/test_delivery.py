@@ -142,6 +142,9 @@ def test_a_repair_of_what_was_never_sent_is_none() -> None:
     it.sent = 4
     it.on_ack(4, WINDOW, 0, True, 100.0)
     assert it.sent == 4
+    it.sent = 6
+    it.on_ack(4, WINDOW, 0, True, 100.0)
+    assert it.sent == 4, "nor does it put off one that is"
 
 
 def test_silence_makes_it_send_again_less_and_less_often() -> None:

@@ -160,8 +160,20 @@ def test_what_is_held_is_bounded() -> None:
     for unit in range(5 * WINDOW):
         it.end.offer(SENDER, envelope(unit, (1, 8)))
     assert it.end.counts[Verdict.HELD] == 10 * WINDOW
+    assert len(it.end._held) == 2 * WINDOW
     it.wire((NEW, 0), ((1, 8), WINDOW))
     assert it.arrived == list(range(WINDOW))
+
+
+def test_what_waited_too_long_makes_room() -> None:
+    it = Receiver()
+    for unit in range(2 * WINDOW):
+        it.end.offer(SENDER, envelope(unit, (1, 6)))
+    it.clock.now += HOLD_S
+    it.end.check()
+    it.end.offer(SENDER, envelope(0, NEW))
+    it.wire((NEW, 0))
+    assert it.arrived == [0]
 
 
 def test_units_that_come_before_any_route_are_held() -> None:

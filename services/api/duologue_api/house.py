@@ -1,7 +1,7 @@
 """What a root needs of its pod, and what it must keep to."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from duologue.bus.exchange import Exchange
 from duologue.bus.transport import Transport
@@ -12,14 +12,22 @@ if TYPE_CHECKING:
     from duologue_api.root import Root
 
 
+BacklogPolicy = Literal["drop_oldest", "close"]
+DROP_OLDEST: BacklogPolicy = "drop_oldest"
+"""The oldest input is replaced by silence."""
+CLOSE: BacklogPolicy = "close"
+"""The session ends."""
+
+
 @dataclass(frozen=True)
 class Limits:
-    """`seed` fixes every session's."""
+    """`seed` fixes every session's.  `input_backlog_policy` says what becomes of input beyond `input_backlog_s`."""
 
     input_backlog_s: float = 5.0
     lifetime_s: float = 3600.0
     ring_bytes: int = 16 << 20
     seed: int | None = None
+    input_backlog_policy: BacklogPolicy = DROP_OLDEST
 
 
 class House(Protocol):

@@ -192,5 +192,6 @@ class Pod:
     def _heartbeat(self) -> None:
         self._every(HEARTBEAT_S, self._heartbeat)
         models = {model: m.Places(0, 0) for model in self._manifests}
-        beat = m.Heartbeat(m.WIRE, m.LEDGER, self.address, self.state, models)
+        live = sum(bool(root.places) for root in self.roots.values())
+        beat = m.Heartbeat(m.WIRE, m.LEDGER, self.address, self.state, models, sessions=live)
         self.transport.publish(subjects.heartbeat(self.address), m.encode(beat))

@@ -5,12 +5,13 @@ It runs on the pod's event loop; each method is one message, handled to its end.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
 
 from duologue import telemetry
+from duologue.audio.formats import format_of, pcm_at
 from duologue.bus import messages as m
 from duologue.bus.endpoint import Endpoint, window_units
 from duologue.draws import seed_of
@@ -18,7 +19,7 @@ from duologue.errors import BROKEN, NORMAL, RETRY, CloseReason, kind
 from duologue.models import ROOT, STAGES
 from duologue.session.chronicler import Chronicler
 from duologue.session.record import ACTIVE, CLOSED, SessionRecord
-from duologue_api.house import House
+from duologue_api.house import CLOSE, House
 from duologue_api.intake import Intake
 from duologue_api.live import events
 from duologue_api.live.config import SessionConfig
@@ -26,6 +27,7 @@ from duologue_api.opening import Opening, Refused
 from duologue_api.placement import Life
 from duologue_api.port import Client
 from duologue_api.table import Input, State, after
+from duologue_api.teller import Teller
 from duologue_api.wiring import Place, told, wiring
 
 DRAIN_S = 4.5
@@ -36,6 +38,8 @@ GONE_S = 3.0
 """... and so long for one that has no connection any more: it may be reconnecting."""
 USAGE_S = 15.0
 """Session clock between two `session.usage.updated`."""
+EXPIRING_S = 60.0
+"""So long before its end a session is told of it; before that of a short one, at half its lifetime."""
 
 log = structlog.get_logger()
 
@@ -54,24 +58,26 @@ class Root:
         self._timers: list[asyncio.TimerHandle] = []
         self._lost_at: float | None = None
         self._close_wanted: tuple[str | None] | None = None
-        self._context_used = -1.0
         self._usage_told = 0.0
         self._closing: tuple[CloseReason, str | None] = ("close_requested", None)
         self._chronicler = Chronicler(sid, house.transport, fenced=lambda: self.fail("fenced"))
 
     # -- what the edge sees
 
-    def start(self, config: SessionConfig, event_id: str | None) -> None:
-        """`session.start`: opens the stages, then answers `session.started`, or `error` and the end."""
+    def start(self, config: SessionConfig, event_id: str | None, *, native: bool = False) -> None:
+        """`session.start`: opens the stages, then answers `session.started`, or `error` and the end.  `native`: audio
+        is PCM at the model's own rates, whatever the session's format."""
         self._enter(Input.START)
         house = self._house
         self._config, self._start_event = config, event_id
         self._began = house.clock()
-        self._expires_at = int(time.time() + house.limits.lifetime_s)
         self._manifest = house.manifest(config.model)
         self._options = house.options(config.model)
         self._seed = seed_of(self.sid) if house.limits.seed is None else house.limits.seed
         edges = self._manifest.edges(self._options)
+        heard = spoken = format_of(config.format.type, config.format.rate)
+        if native:
+            heard, spoken = pcm_at(self._manifest.input_rate), pcm_at(self._manifest.output_rate)
         self._endpoint = Endpoint(
             self.sid,
             ROOT,
@@ -90,7 +96,10 @@ class Root:
             clock=house.clock,
             backlog_s=house.limits.input_backlog_s,
             shedding=self._on_shedding,
+            overflow=self._on_overflow if house.limits.input_backlog_policy == CLOSE else None,
+            form=heard,
         )
+        self._teller = Teller(self.sid, self._client, config, self._manifest, spoken)
         house.exchange.add(self._endpoint)
         self._opening = Opening(
             self.sid,
@@ -104,14 +113,34 @@ class Root:
         )
         self._spawn(self._open())
 
-    def append(self, pcm: bytes, event_id: str | None) -> None:
-        """Input audio in session format: int16 samples."""
+    def append(self, audio: bytes, event_id: str | None) -> None:
+        """Input audio in the session's format."""
         if self.state in (State.CLOSING, State.CLOSED):
             return
         self._enter(Input.AUDIO)
-        telemetry.UNITS_IN.labels(self._config.model).inc(self._intake.append(pcm))
-        if self.state is State.ACTIVE and self._seconds() - self._usage_told >= USAGE_S:
+        telemetry.UNITS_IN.labels(self._config.model).inc(self._intake.append(audio))
+        if self.state is State.ACTIVE and self._intake.seconds - self._usage_told >= USAGE_S:
             self._tell_usage()
+
+    def mute(self, on: bool, event_id: str | None) -> None:
+        """From the next sample of input on the model hears silence, or the input again.  Raises `Refused`."""
+        self._enter(Input.COMMAND)
+        if self.state is State.CLOSED:
+            return
+        self._teller.check_room(event_id)
+        if self.state is not State.CLOSING and (control := self._intake.mute(on, event_id)):
+            kind_, sample, _ = control
+            self._chronicler.tell(kind_, sample=sample, unit=self._intake.unit_of(sample))
+        self._teller.muted(on, event_id)
+
+    def update(self, config: SessionConfig, event_id: str | None) -> None:
+        """`session.update`: `config` is the session's from now on, its notices those of the update.  Raises
+        `Refused`."""
+        self._enter(Input.COMMAND)
+        if self.state is not State.CLOSED:
+            self._teller.check_room(event_id)
+            self._config = config
+            self._teller.updated(config, event_id)
 
     def request_close(self, event_id: str | None) -> None:
         """`session.close`: the units under way are answered, then the session ends."""
@@ -167,16 +196,22 @@ class Root:
         if self.owns(failed.epoch) and self.state is not State.STARTING:
             self.fail(failed.message, failed.code)
 
-    def fail(self, why: str, code: str = "session_failed") -> None:
-        """Ends the session because its state is lost."""
+    def fail(
+        self,
+        why: str,
+        code: str = "session_failed",
+        message: str = "The session's state was lost on the server.",
+    ) -> None:
+        """Ends the session because its state is lost, or a limit says so."""
         if self.state is State.CLOSED:
             return
         log.warning("session failed", sid=self.sid, why=why)
         started = self.state is not State.STARTING
         self._enter(Input.FAILED)
-        self._error(code, "The session's state was lost on the server.")
+        self._error(code, message)
         if started:
-            self._closed_event(kind(code).ends or "connection_lost", None)
+            self._teller.rest()
+            self._teller.closed(kind(code).ends or "connection_lost", self._intake.seconds)
         self._client.end(NORMAL if started else kind(code).close or BROKEN, code)
         self._end("connection_lost")
 
@@ -225,10 +260,12 @@ class Root:
         telemetry.SESSIONS.labels(model).inc()
         telemetry.START_SECONDS.labels(model).observe(house.clock() - self._began)
         log.info("session started", sid=self.sid, model=model)
-        self._client.send(events.SessionStarted(session=self._resource(), client_event_id=self._start_event))
-        for notice in self._config.notices:
-            self._client.send(events.Info(code=notice.code, message=notice.message))
-        self._timers.append(asyncio.get_running_loop().call_later(house.limits.lifetime_s, self._expire))
+        lifetime_s = house.limits.lifetime_s
+        self._teller.expires_at = int(time.time() + lifetime_s)
+        self._teller.started(self._start_event)
+        left_s = min(EXPIRING_S, lifetime_s / 2)
+        self._later(lifetime_s - left_s, lambda: self._expiring(left_s))
+        self._later(lifetime_s, self._expire)
         self._chronicle("opened")
         if self._close_wanted:
             self.request_close(self._close_wanted[0])
@@ -248,17 +285,9 @@ class Root:
         self.units_out = unit + 1
         self._endpoint.horizon = self.units_out
         telemetry.UNITS_OUT.labels(model).inc()
-        if envelope.context_used >= 0:
-            self._context_used = envelope.context_used
-        if envelope.text:
-            ms = 1000 * self._manifest.unit_s
-            start_ms, end_ms = round(unit * ms), round((unit + 1) * ms)
-            self._client.send(
-                events.OutputTranscriptDelta(delta=envelope.text, start_ms=start_ms, end_ms=end_ms)
-            )
+        self._teller.context(envelope.context_used)
         pcm = envelope.body.tensors.get("pcm")
-        samples = pcm.data if pcm else bytes(2 * self._manifest.output_samples)
-        self._client.send(events.OutputAudioDelta(delta=samples))
+        self._teller.unit(unit, envelope.text, pcm.data if pcm else None)
         if self.state is State.CLOSING and not self._intake.pending:
             self._drained()
 
@@ -272,7 +301,16 @@ class Root:
             )
         log.info("shedding", sid=self.sid, began=began, shed=self._intake.shed)
 
+    def _on_overflow(self) -> None:
+        seconds = self._house.limits.input_backlog_s
+        why = f"Input ran more than {seconds:g} s ahead of the model. Send audio at the pace at which it is recorded."
+        self.fail("input backlog", "input_backlog", why)
+
     # -- the end
+
+    def _expiring(self, left_s: float) -> None:
+        if self.state in (State.ACTIVE, State.SUSPENDED):
+            self._teller.expiring(left_s)
 
     def _expire(self) -> None:
         if self.state in (State.ACTIVE, State.SUSPENDED):
@@ -283,7 +321,7 @@ class Root:
         self._closing = reason, event_id
         telemetry.UNITS_IN.labels(self._config.model).inc(self._intake.flush())
         if self._intake.pending:
-            self._timers.append(asyncio.get_running_loop().call_later(DRAIN_S, self._drained))
+            self._later(DRAIN_S, self._drained)
         else:
             self._drained()
 
@@ -294,8 +332,9 @@ class Root:
         reason, event_id = self._closing
         if self._intake.pending:
             log.warning("closed with units under way", sid=self.sid, units=self._intake.pending)
+        self._teller.rest()
         self._tell_usage()
-        self._closed_event(reason, event_id)
+        self._teller.closed(reason, self._intake.seconds, event_id)
         self._client.end(NORMAL, reason)
         self._end(reason)
 
@@ -329,27 +368,12 @@ class Root:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _seconds(self) -> float:
-        """The session clock, whole seconds of input audio."""
-        return float(self._intake.samples // self._manifest.input_rate)
-
-    def _resource(self) -> events.SessionResource:
-        return self._config.resource(self.sid, self._expires_at)
+    def _later(self, seconds: float, what: Callable[[], None]) -> None:
+        self._timers.append(asyncio.get_running_loop().call_later(seconds, what))
 
     def _tell_usage(self) -> None:
-        self._usage_told = self._seconds()
-        window = events.ContextWindow(usage_ratio=self._context_used) if self._context_used >= 0 else None
-        self._client.send(
-            events.UsageUpdated(usage=events.Usage(seconds=self._usage_told), context_window=window)
-        )
-
-    def _closed_event(self, reason: CloseReason, event_id: str | None) -> None:
-        usage = events.Usage(seconds=self._seconds())
-        self._client.send(
-            events.SessionClosed(
-                reason=reason, session=self._resource(), usage=usage, client_event_id=event_id
-            )
-        )
+        self._usage_told = self._intake.seconds
+        self._teller.usage(self._usage_told)
 
     def _error(self, code: str, message: str, event_id: str | None = None) -> None:
         self._client.send(events.error(code, message, client_event_id=event_id))

@@ -10,9 +10,10 @@ from typing import Any
 import structlog
 
 from duologue.bus.nats import NatsTransport
+from duologue.bus.tape import Taped
 from duologue.models import manifest
 from duologue_api.app import create_app
-from duologue_api.house import Limits
+from duologue_api.house import DROP_OLDEST, BacklogPolicy, Limits
 from duologue_api.pod import Pod
 from duologue_api.server import make_server
 
@@ -39,6 +40,9 @@ class ApiSettings:
     seed: int | None = None
     lifetime_s: float = 3600.0
     input_backlog_s: float = 5.0
+    input_backlog_policy: BacklogPolicy = DROP_OLDEST
+    output_backlog_s: float = 5.0
+    output_backlog_close_s: float = 30.0
     ring_bytes: int = 16 << 20
     start_timeout_s: float = 60.0
     drain_s: float = 10.0
@@ -58,20 +62,33 @@ async def run(settings: ApiSettings) -> int:
             log.info("api ends", why=why, code=code)
             ended.set_result(code)
 
-    transport = NatsTransport(
+    nats = NatsTransport(
         settings.nats_url, name="duologue-api", on_closed=lambda why: end(EXIT_BUS_CLOSED, why)
     )
+    transport = Taped(nats, clock=loop.time)
     await transport.connect()
     pod = Pod(
         transport,
         manifests,
         options=options,
         clock=loop.time,
-        limits=Limits(settings.input_backlog_s, settings.lifetime_s, settings.ring_bytes, settings.seed),
+        limits=Limits(
+            input_backlog_s=settings.input_backlog_s,
+            lifetime_s=settings.lifetime_s,
+            ring_bytes=settings.ring_bytes,
+            seed=settings.seed,
+            input_backlog_policy=settings.input_backlog_policy,
+        ),
         gather_s=settings.gather_s,
     )
     await pod.start()
-    app = create_app(pod, keys=settings.keys, start_timeout_s=settings.start_timeout_s)
+    app = create_app(
+        pod,
+        keys=settings.keys,
+        start_timeout_s=settings.start_timeout_s,
+        output_backlog_s=settings.output_backlog_s,
+        output_backlog_close_s=settings.output_backlog_close_s,
+    )
     server = make_server(app, settings.host, settings.port)
     serving = asyncio.create_task(server.serve())
     serving.add_done_callback(lambda _: end(EXIT_SERVER_ENDED, "the server ended"))

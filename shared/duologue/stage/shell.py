@@ -328,6 +328,17 @@ class Shell:
         telemetry.OWNERS.labels(*labels).set(places.sessions)
         telemetry.PLACES.labels(*labels).set(places.free)
         models = {self.manifest.id: places}
-        due_age, step_age = self._ticks.due_age, self.step_age
-        beat = m.Heartbeat(m.WIRE, m.LEDGER, self.address, self.state, models, due_age, step_age)
+        beat = m.Heartbeat(
+            m.WIRE,
+            m.LEDGER,
+            self.address,
+            self.state,
+            models,
+            due_age=self._ticks.due_age,
+            step_age=self.step_age,
+            step_ms=1000 * self._ticks.step_s.median(),
+            queue_ms=1000 * self._ticks.queue_s.median(),
+            unit_ms=1000 * self.manifest.unit_s,
+            sessions=places.sessions,
+        )
         self._transport.publish(subjects.heartbeat(self.address), m.encode(beat))

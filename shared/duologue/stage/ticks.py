@@ -11,6 +11,7 @@ from duologue.stage.batch import Batcher, Due
 from duologue.stage.engine import Engine
 from duologue.stage.model import Result, SessionError, StageModel
 from duologue.stage.owner import Owner, Phase
+from duologue.stage.recent import Recent
 
 Stepped = list[tuple[Result | SessionError, int]]
 
@@ -34,6 +35,8 @@ class Ticks:
     ) -> None:
         self.count = 0
         """Jobs begun."""
+        self.queue_s, self.step_s = Recent(clock), Recent(clock)
+        """Of a step: how long its oldest unit has waited for it, and how long it took."""
         self._stage, self._model, self._engine, self._owners, self._clock = (
             stage,
             model,
@@ -48,7 +51,6 @@ class Ticks:
         """What frees the states and half-done openings of those who left: one each of an owner."""
         self._stopped = False
         self._opening_next = False
-        self._advancing: Generator[Any, None, None] | None = None
         self._wake: asyncio.TimerHandle | None = None
 
     @property
@@ -67,10 +69,11 @@ class Ticks:
     def close(self, owner: Owner) -> None:
         """The state, or what of it was opened so far, is freed on the model thread, after the running job."""
         self._batcher.drop(owner)
-        opening = self._opening.pop(owner, None)
-        if opening is not None and opening is not self._advancing:
+        if opening := self._opening.pop(owner, None):
             self._leaving.append(opening.close)
-        self._leave(owner)
+        if owner.state is not None:
+            self._leaving.append(partial(self._model.close, owner.state))
+            owner.state = None
         self._kick()
 
     def look(self, owner: Owner) -> None:
@@ -92,11 +95,6 @@ class Ticks:
             self._wake.cancel()
         self._engine.stop()
 
-    def _leave(self, owner: Owner) -> None:
-        if owner.state is not None and not owner.stepping:
-            self._leaving.append(partial(self._model.close, owner.state))
-            owner.state = None
-
     def _kick(self) -> None:
         """Gives the model thread its next job, if it is free and it is time."""
         if self._engine.busy or (self._stopped and not self._leaving):
@@ -108,7 +106,6 @@ class Ticks:
         elif self._opening and (self._opening_next or wait is None or wait > 0):
             self._opening_next = False
             owner, iterator = next(iter(self._opening.items()))
-            self._advancing = iterator
             self._submit(
                 lambda: _advance(iterator), lambda state, error: self._opened(owner, iterator, state, error)
             )
@@ -135,7 +132,6 @@ class Ticks:
     def _opened(
         self, owner: Owner, iterator: Generator[Any, None, None], state: Any, error: BaseException | None
     ) -> None:
-        self._advancing = None
         self._opening.pop(owner, None)
         if isinstance(error, SessionError):
             if owner.phase is not Phase.CLOSED:
@@ -144,7 +140,8 @@ class Ticks:
             self._fatal(f"{self._stage}: open: {error!r}")
             return
         elif owner.phase is Phase.CLOSED:
-            self._leaving.append(iterator.close if state is None else partial(self._model.close, state))
+            if state is not None:
+                self._leaving.append(partial(self._model.close, state))
         elif state is None:
             self._opening[owner] = iterator
         else:
@@ -159,6 +156,7 @@ class Ticks:
         for owner, due in batch:
             owner.stepping = True
             queued.observe(now - due.since)
+        self.queue_s.add(now - batch[0][1].since)
         telemetry.BATCH_UNITS.labels(self._stage).observe(len(batch))
         rows = [(owner.state, due.unit) for owner, due in batch]
 
@@ -182,11 +180,12 @@ class Ticks:
             return
         now = self._clock()
         telemetry.STEP_SECONDS.labels(self._stage).observe(now - began)
+        self.step_s.add(now - began)
         for (owner, _), (result, horizon) in zip(batch, results, strict=True):
             owner.stepping = False
             if owner.phase is Phase.CLOSED:
-                self._leave(owner)
-            elif isinstance(result, SessionError):
+                continue
+            if isinstance(result, SessionError):
                 self._on_failed(owner, result)
             else:
                 try:

@@ -12,6 +12,7 @@ import structlog
 from prometheus_client import start_http_server
 
 from duologue.bus.nats import NatsTransport
+from duologue.bus.tape import Taped
 from duologue.models import manifest
 from duologue.stage.engine import ThreadEngine
 from duologue.stage.loading import load
@@ -59,9 +60,10 @@ async def run(settings: WorkerSettings) -> int:
             log.error("worker ends", stage=settings.stage, why=why, code=code)
             ended.set_result(code)
 
-    transport = NatsTransport(
+    nats = NatsTransport(
         settings.nats_url, name=f"duologue-{settings.stage}", on_closed=lambda why: end(EXIT_BUS_CLOSED, why)
     )
+    transport = Taped(nats, clock=loop.time)
     await transport.connect()
     shell = Shell(
         settings.stage,
