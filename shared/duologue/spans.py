@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
 import structlog
 from opentelemetry.context import Context
@@ -23,7 +24,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from duologue.telemetry import SPANS
 from duologue.tracing import Attributes, traceparent
 
-QUEUE, BATCH, BATCH_S = 2048, 512, 1.0
+QUEUE, BATCH = 2048, 512
 EXPORT_S = 5.0
 """For one batch, all tries together."""
 
@@ -52,11 +53,10 @@ class _Exporter(OTLPSpanExporter):
 
 
 def otlp(url: str) -> SpanProcessor:
-    """Sends spans to an OTLP/HTTP receiver at `url`, path included."""
+    """Sends spans to an OTLP/HTTP receiver at `url`, path included, every 5 s (`OTEL_BSP_SCHEDULE_DELAY`)."""
     return BatchSpanProcessor(
         _Exporter(url),
         max_queue_size=QUEUE,
-        schedule_delay_millis=1000 * BATCH_S,
         max_export_batch_size=BATCH,
     )
 
@@ -92,6 +92,8 @@ class Spans:
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("duologue")
         self._propagator = TraceContextTextMapPropagator()
+        # A stage's spans have but two parents.
+        self._context = lru_cache(4)(self._read)
 
     def first(
         self, trace: int, span: int, name: str, start_ns: int, end_ns: int, attributes: Attributes
@@ -102,16 +104,22 @@ class Spans:
 
     def under(self, parent: str, name: str, start_ns: int, end_ns: int, attributes: Attributes) -> str:
         """A span under the one of the traceparent `parent`; returns its own, "" where `parent` is none."""
+        context = self._context(parent)
+        return "" if context is None else self._made(context, name, start_ns, end_ns, attributes)
+
+    def _read(self, parent: str) -> Context | None:
         context = self._propagator.extract({"traceparent": parent}, Context())
-        if not get_current_span(context).get_span_context().is_valid:
-            return ""
-        return self._made(context, name, start_ns, end_ns, attributes)
+        return context if get_current_span(context).get_span_context().is_valid else None
 
     def _made(self, context: Context, name: str, start_ns: int, end_ns: int, attributes: Attributes) -> str:
         span = self._tracer.start_span(name, context, attributes=attributes, start_time=start_ns)
         span.end(max(start_ns, end_ns))
         ids = span.get_span_context()
         return traceparent(ids.trace_id, ids.span_id)
+
+    def flush(self) -> None:
+        """Returns when what is queued has been sent."""
+        self._provider.force_flush()
 
     def close(self, timeout_s: float) -> None:
         """Sends what is queued, as far as that takes no longer."""

@@ -7,13 +7,17 @@ No label has values without a bound: roles, stages and models are those of this 
 from our own code.  What a message names goes through `role` first.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+import prometheus_client
+from prometheus_client import REGISTRY, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+from prometheus_client.utils import floatToGoString
 
 UNITS_S = (0.080, 1.0)
 """The unit lengths that buckets are shaped for."""
@@ -24,6 +28,34 @@ _START = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _BACKLOG = (0.0, 0.08, 0.16, 0.32, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0)
 _SILENCE = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 _BATCH = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+
+
+class Histogram(prometheus_client.Histogram):
+    """As prometheus_client's, at a sixth of its cost, which counts at ten observations a unit: it takes no lock, since
+    one thread observes, the event loop's.  Who reads meanwhile may find a sum without its last observation."""
+
+    def _metric_init(self) -> None:
+        self._counts = [0] * len(self._upper_bounds)
+        self._total = 0.0
+
+    def observe(self, amount: float, exemplar: dict[str, str] | None = None) -> None:
+        self._counts[bisect_left(self._upper_bounds, amount)] += 1
+        self._total += amount
+
+    def observe_times(self, amount: float, times: int) -> None:
+        """The same amount several times."""
+        self._counts[bisect_left(self._upper_bounds, amount)] += times
+        self._total += amount * times
+
+    def _child_samples(self) -> Iterable[Sample]:
+        below = 0
+        for edge, count in zip(self._upper_bounds, list(self._counts), strict=True):
+            below += count
+            edge_as_text = floatToGoString(edge)  # type: ignore[no-untyped-call]
+            yield Sample("_bucket", {"le": edge_as_text}, float(below), None, None)
+        yield Sample("_count", {}, float(below), None, None)
+        yield Sample("_sum", {}, self._total, None, None)
+
 
 # ---------------------------------------------------------------- the bus, of every process
 
@@ -38,7 +70,7 @@ ARRIVED = Counter("duo_units_arrived", "Units that arrived, by what became of th
 DROPPED = Counter("duo_messages_dropped", "What arrived and could not be used", ["role", "reason"])
 HOP_SECONDS = Histogram(
     "duo_hop_seconds",
-    "From sending to arrival, by the wall clocks of both ends",
+    "From a unit's sending to its arrival, by the wall clocks of both ends, for those accepted",
     ["role", "to"],
     buckets=_FAST,
 )

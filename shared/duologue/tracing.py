@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from time import time
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 from duologue import telemetry
 
@@ -48,19 +49,15 @@ class TracingSettings:
 
 
 class Ids(NamedTuple):
-    """A unit's trace and its first span, and a draw from 0..1."""
+    """Those of a unit's trace and of its first span."""
 
     trace: int
     span: int
-    draw: float
 
     @classmethod
     def of(cls, sid: str, unit: int) -> "Ids":
-        digest = blake2b(f"{sid} {unit}".encode(), digest_size=32).digest()
-        trace, span, draw = (
-            int.from_bytes(part, "big") for part in (digest[:16], digest[16:24], digest[24:])
-        )
-        return cls(trace or 1, span or 1, draw / 2**64)
+        digest = blake2b(f"{sid} {unit}".encode(), digest_size=24).digest()
+        return cls(int.from_bytes(digest[:16], "big") or 1, int.from_bytes(digest[16:], "big") or 1)
 
     @property
     def traceparent(self) -> str:
@@ -86,18 +83,17 @@ class Tracing:
     ) -> None:
         self.enabled = spans is not None
         self.wall = wall
-        self._spans, self._ratio, self._clock = spans, ratio, clock
+        self.ratio, self._spans, self._clock = ratio, spans, clock
         self._allowance, self._allowed_at = LATE_PER_S, 0.0
 
     def sampled(self, sid: str, unit: int) -> str:
         """The traceparent of a unit that is sampled; of any other ""."""
-        if not self.enabled or not self._ratio:
+        if not self.enabled or not self.ratio:
             return ""
-        ids = Ids.of(sid, unit)
-        if ids.draw >= self._ratio:
+        if crc32(f"{sid} {unit}".encode()) >= self.ratio * 2**32:
             return ""
         telemetry.TRACES.labels("sampled").inc()
-        return ids.traceparent
+        return Ids.of(sid, unit).traceparent
 
     def late(self, sid: str, unit: int) -> str:
         """The traceparent of a unit that was late without being sampled; "" beyond `LATE_PER_S`."""

@@ -18,9 +18,11 @@ SERVICES = {"duologue-api", *(f"duologue-{stage}" for stage in STAGES)}
 SPANS = 1 + 5 + 3 * len(STAGES)
 """The unit, five hops, and of each stage the whole, queue and step."""
 
+SOON = {"OTEL_BSP_SCHEDULE_DELAY": "500", "NO_PROXY": "127.0.0.1"}
+
 
 def environment(collector: Receiver, ratio: str) -> dict[str, str]:
-    return {"DUO_OTLP_ENDPOINT": collector.url, "DUO_TRACE_RATIO": ratio, "NO_PROXY": "127.0.0.1"}
+    return {"DUO_OTLP_ENDPOINT": collector.url, "DUO_TRACE_RATIO": ratio} | SOON
 
 
 def first(spans: list[Span]) -> Span:
@@ -81,7 +83,7 @@ def test_a_late_unit_is_traced_though_it_was_not_sampled() -> None:
 
 def test_a_receiver_that_is_away_costs_nobody_anything() -> None:
     """Nobody listens at the endpoint: sessions go on, and everything ends as soon as ever."""
-    env = {"DUO_OTLP_ENDPOINT": "http://127.0.0.1:9", "DUO_TRACE_RATIO": "1", "NO_PROXY": "127.0.0.1"}
+    env = {"DUO_OTLP_ENDPOINT": "http://127.0.0.1:9", "DUO_TRACE_RATIO": "1"} | SOON
     with deployment(env=env) as served:
         live = asyncio.run(converse(served.live_url, speechlike(SECONDS, 1), pace=1.0))
         assert len(live.units) == UNITS

@@ -496,8 +496,9 @@ def test_a_role_that_a_sender_makes_up_becomes_no_label() -> None:
 
     async def scenario() -> None:
         async with Bench() as bench:
+            bench.receiver("live_x")
             for number in range(100):
-                unit = m.Envelope(m.WIRE, "live_x", "encoder", "llm", 0, SENT_BY, TO, m.Features())
+                unit = m.Envelope(m.WIRE, "live_x", "encoder", "llm", number, SENT_BY, TO, m.Features())
                 bundle = m.Bundle(m.WIRE, f"made{number}.up", [unit])
                 bench.transport.publish(subjects.inbox(LLM), m.encode(bundle))
             await asyncio.sleep(0.1)

@@ -3,8 +3,11 @@
 import re
 from pathlib import Path
 
+import prometheus_client
 import pytest
-from prometheus_client import REGISTRY
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
 from duologue import telemetry
@@ -103,3 +106,28 @@ def test_every_metric_of_the_module_is_used() -> None:
     names = [name for name, value in vars(telemetry).items() if isinstance(value, MetricWrapperBase)]
     assert len(names) > 40
     assert [name for name in names if not re.search(rf"\b{name}\b", code)] == []
+
+
+@given(st.lists(st.one_of(st.sampled_from([0.0, 1.0, 2.5, 10.0]), st.floats(-5.0, 1e6)), max_size=30))
+def test_our_histogram_says_what_prometheus_own_does(observed: list[float]) -> None:
+    pages = []
+    for kind in (telemetry.Histogram, prometheus_client.Histogram):
+        registry = CollectorRegistry()
+        labelled = kind("h", "With a label.", ["x"], buckets=(0.0, 1.0, 2.5, 10.0), registry=registry)
+        plain = kind("p", "Without.", buckets=(1.0, 2.0), registry=registry)
+        for number, amount in enumerate(observed):
+            labelled.labels(str(number % 2)).observe(amount)
+            plain.observe(amount)
+        pages.append([line for line in generate_latest(registry).splitlines() if b"_created" not in line])
+    assert pages[0] == pages[1]
+
+
+def test_an_observation_may_count_several_times() -> None:
+    registry = CollectorRegistry()
+    histogram = telemetry.Histogram("h", "One.", buckets=(1.0, 2.0), registry=registry)
+    histogram.observe_times(1.5, 4)
+    values = {
+        line.partition(b" ")[0]: line.partition(b" ")[2] for line in generate_latest(registry).splitlines()
+    }
+    assert (values[b'h_bucket{le="1.0"}'], values[b'h_bucket{le="2.0"}']) == (b"0.0", b"4.0")
+    assert (values[b"h_count"], values[b"h_sum"]) == (b"4.0", b"6.0")
