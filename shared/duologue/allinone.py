@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import signal
 import urllib.error
 import urllib.request
@@ -65,8 +66,10 @@ def _not_ready(url: str) -> str:
     # A proxy of the environment does not reach this machine's loopback.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"{url}/readyz", timeout=5):
-            return ""
+        with opener.open(f"{url}/readyz", timeout=5) as answer:
+            said = json.load(answer)
+        # A pod is ready with any of its models, and everything was asked for.
+        return "" if all(said["models"].values()) else str(said["reason"])
     except urllib.error.HTTPError as error:
         with error:
             return error.read().decode(errors="replace")

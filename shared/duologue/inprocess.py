@@ -6,7 +6,7 @@ are others.
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -19,8 +19,8 @@ from duologue.tracing import UNTRACED, Tracing
 
 
 class InProcess:
-    """One pod, and `workers` shells of each stage (1 by default), each with its `tracing`.  To be used within a running
-    loop:
+    """One pod, and `workers` shells of each stage (1 by default) for `model` and each of `others`, whose options are
+    their defaults, each with its `tracing`.  To be used within a running loop:
 
     async with InProcess("parrot") as deployment:
         session = deployment.pod.connect(client)
@@ -39,14 +39,20 @@ class InProcess:
         bus: MemoryBus | None = None,
         gather_s: float | None = None,
         tracing: Callable[[str], Tracing] = lambda service: UNTRACED,
+        others: Sequence[str] = (),
     ) -> None:
         self.bus = bus or MemoryBus()
         self.manifest: Manifest = manifest(model)
         self.shells: list[Shell] = []
         self.transports: list[MemoryTransport] = []
         self.fatal: list[str] = []
-        self._session_options = self.manifest.session_options(session_options or {})
-        self._worker_options = self.manifest.worker_options(worker_options or {})
+        given = {model: (session_options or {}, worker_options or {})}
+        self._manifests = {each: manifest(each) for each in (model, *others)}
+        self._options = {
+            each: (found.session_options(sessions), found.worker_options(for_workers))
+            for each, found in self._manifests.items()
+            for sessions, for_workers in [given.get(each, ({}, {}))]
+        }
         self._counts = {stage: (workers or {}).get(stage, 1) for stage in STAGES}
         self._settings = settings or ShellSettings()
         self._limits, self._seed, self._gather_s = dict(limits or {}), seed, gather_s
@@ -56,13 +62,14 @@ class InProcess:
         loop = asyncio.get_running_loop()
         api = import_module("duologue_api.pod")
         house = import_module("duologue_api.house")
-        for stage, count in self._counts.items():
-            for _ in range(count):
-                await self.add_worker(stage)
+        for model in self._manifests:
+            for stage, count in self._counts.items():
+                for _ in range(count):
+                    await self.add_worker(stage, model)
         self.pod = api.Pod(
             await self._transport("api"),
-            {self.manifest.id: self.manifest},
-            options={self.manifest.id: self._session_options},
+            self._manifests,
+            options={model: for_sessions for model, (for_sessions, _) in self._options.items()},
             clock=loop.time,
             limits=house.Limits(seed=self._seed, **self._limits),
             gather_s=self._gather_s,
@@ -70,7 +77,7 @@ class InProcess:
             tracing=self._tracing("api"),
         )
         await self.pod.start()
-        await self._until(lambda: not self.pod.roster.lacking(self.manifest.id))
+        await self._until(lambda: not any(map(self.pod.roster.lacking, self._manifests)))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -80,16 +87,17 @@ class InProcess:
         for transport in self.transports:
             await transport.close()
 
-    async def add_worker(self, stage: str) -> Shell:
-        """Starts one more worker."""
+    async def add_worker(self, stage: str, model: str = "") -> Shell:
+        """Starts one more worker, of the first model unless another one is named."""
+        served = self._manifests[model or self.manifest.id]
         loop = asyncio.get_running_loop()
         engine = InlineEngine(loop)
-        model = load(stage, self.manifest.id, {**self._worker_options, "sleep": engine.sleep})
+        half = load(stage, served.id, {**self._options[served.id][1], "sleep": engine.sleep})
         transport = await self._transport(stage)
         shell = Shell(
             stage,
-            self.manifest,
-            model,
+            served,
+            half,
             transport,
             engine,
             clock=loop.time,

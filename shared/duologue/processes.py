@@ -4,10 +4,11 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from duologue.models import manifest, split_options
+from duologue.models import deal_options, manifest, split_options
 from duologue.settings import settings_of
 from duologue.supervisor import Child, Ready, Spec
 
@@ -19,15 +20,16 @@ API_DRAIN_S, DRAIN_S = 0.5, 5.0
 
 @dataclass(frozen=True)
 class UpSettings:
-    """`nats_url` joins a server that runs already.  `keys` empty: open, on loopback as always.  With `port` 0 each
-    API pod takes any port, else they take `port`, `port` + 1, …  Every stage boundary is written to `tap_dir`,
-    by a process that takes `tap_mib` of memory for those sessions that are not over yet."""
+    """`workers` are those of each model.  `nats_url` joins a server that runs already.  `keys` empty: open, on loopback
+    as always.  With `port` 0 each API pod takes any port, else they take `port`, `port` + 1, …  Every stage boundary is
+    written to `tap_dir`, by a process that takes `tap_mib` of memory for those sessions that are not over yet."""
 
-    model: str
+    models: tuple[str, ...]
     port: int = 8700
     workers: Mapping[str, int] = field(default_factory=dict)
     api_pods: int = 1
     seed: int | None = None
+    takeover_reserve: int | Literal["auto"] = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     nats_url: str | None = None
@@ -42,12 +44,14 @@ class UpSettings:
 def specs(settings: UpSettings, nats_url: str) -> list[Spec]:
     """All processes but NATS.  Keys and NATS credentials go by environment, where other users can't see them.
     Raises `UnknownModel`, `BadOption`."""
-    for_workers, for_sessions = split_options(manifest(settings.model), settings.options)
+    manifests = {model: manifest(model) for model in settings.models}
+    dealt = deal_options(
+        {id: partial(split_options, found) for id, found in manifests.items()}, settings.options
+    )
     program = [sys.executable, "-m", "duologue"]
     # What `up` was itself given by environment is not meant for those it starts.
     meant_for_up = dict.fromkeys(("DUO_CONFIG", "DUO_OPTION", "DUO_KEYS_FILE", "DUO_NO_AUTH", "DUO_KEY"), "")
     env = {**settings.env, **meant_for_up, "DUO_NATS": nats_url}
-    common = ["--model", settings.model, "--announce"]
     found = []
     if settings.tap_dir is not None:
         # A process of its own: a slow disk must hurt no session.
@@ -61,15 +65,21 @@ def specs(settings: UpSettings, nats_url: str) -> list[Spec]:
         ]
         # Nor what a tap that prints would be given.
         unset = {row.env: "" for row in settings_of("tap") if row.key != "nats"}
-        found.append(Spec("tap", _always([*command, *common]), TAP_RANK, {**env, **unset}, before=True))
-    for stage, count in settings.workers.items():
-        command = [*program, "worker", stage, *common, "--metrics-port", "0", "--drain-s", f"{DRAIN_S:g}"]
-        command += _as_flags(for_workers)
-        for number in range(1, count + 1):
-            found.append(Spec(f"{stage}-{number}", _always(command), WORKER_RANK, env))
+        found.append(Spec("tap", _always([*command, "--announce"]), TAP_RANK, {**env, **unset}, before=True))
+    for_sessions: dict[str, Any] = {}
+    for model, options in dealt.items():
+        for_workers, of_sessions = split_options(manifests[model], options)
+        for_sessions |= of_sessions
+        family = f"{model}-" if len(manifests) > 1 else ""
+        for stage, count in settings.workers.items():
+            command = [*program, "worker", stage, "--model", model, "--announce", "--metrics-port", "0"]
+            command += ["--drain-s", f"{DRAIN_S:g}", *_as_flags(for_workers)]
+            for number in range(1, count + 1):
+                found.append(Spec(f"{family}{stage}-{number}", _always(command), WORKER_RANK, env))
     for pod in range(settings.api_pods):
-        command = [*program, "api", *common, "--host", "127.0.0.1", "--drain-s", f"{API_DRAIN_S:g}"]
-        command += _as_flags(for_sessions)
+        command = [*program, "api", *(word for model in manifests for word in ("--model", model))]
+        command += ["--announce", "--host", "127.0.0.1", "--drain-s", f"{API_DRAIN_S:g}"]
+        command += [*_as_flags(for_sessions), "--takeover-reserve", str(settings.takeover_reserve)]
         command += ["--seed", str(settings.seed)] if settings.seed is not None else []
         command += [] if settings.keys else ["--no-auth"]
         port = settings.port + pod if settings.port else 0
@@ -127,4 +137,5 @@ def _as_flags(options: Mapping[str, Any]) -> list[str]:
 def _worker(child: Child) -> dict[str, Any]:
     said = child.ready or {}
     stage, _, worker = str(said["address"]).partition(".")
-    return {"stage": stage, "worker": worker, "pid": child.pid, "metrics_url": said.get("metrics_url")}
+    known = {name: said.get(name) for name in ("model", "metrics_url")}
+    return {"stage": stage, "worker": worker, "pid": child.pid, **known}

@@ -15,7 +15,7 @@ from duologue.bus.server import ServerError
 from duologue.cli import main
 from duologue.doctor import deployment, installation
 from duologue.doctor.check import Check, State
-from duologue.doctor.free import free_bytes
+from duologue.memory import free_bytes
 from duologue.models import STAGES
 
 pytestmark = pytest.mark.unit
@@ -136,6 +136,14 @@ def test_memory_that_can_not_be_told() -> None:
             4000,
         ),
         ({"sys/fs/cgroup/memory.max": "1000\n", "sys/fs/cgroup/memory.current": "1001\n"}, 0),
+        (
+            {
+                "sys/fs/cgroup/memory.max": "1000\n",
+                "sys/fs/cgroup/memory.current": "900\n",
+                "sys/fs/cgroup/memory.stat": "anon 200\ninactive_file 650\nactive_file 50\n",
+            },
+            750,
+        ),
         ({"sys/fs/cgroup/memory.max": "max\n", "sys/fs/cgroup/memory.current": "1\n"}, None),
         (
             {

@@ -108,9 +108,11 @@ def _health(app: FastAPI, host: Host) -> None:
     @app.get("/readyz")
     async def readyz() -> Response:
         ready, why = host.ready()
-        if ready:
-            return JSONResponse({"status": "ready"})
-        return JSONResponse({"status": "not ready", "reason": why}, status_code=503)
+        said: dict[str, Any] = {"status": "ready" if ready else "not ready"}
+        if why:
+            said["reason"] = why
+        said["models"] = {model.id: model.ready for model in host.models()}
+        return JSONResponse(said, status_code=200 if ready else 503)
 
     @app.get("/metrics")
     async def metrics() -> Response:

@@ -7,6 +7,7 @@ from duologue.bus.exchange import Exchange
 from duologue.bus.transport import Transport
 from duologue.models import Manifest
 from duologue.tracing import Tracing
+from duologue_api.admission import Admission
 from duologue_api.placement import Roster
 
 if TYPE_CHECKING:
@@ -22,13 +23,17 @@ CLOSE: BacklogPolicy = "close"
 
 @dataclass(frozen=True)
 class Limits:
-    """`seed` fixes every session's.  `input_backlog_policy` says what becomes of input beyond `input_backlog_s`."""
+    """`seed` fixes every session's.  `input_backlog_policy` says what becomes of input beyond `input_backlog_s`.
+    `takeover_reserve`: places of each stage that no new session gets; "auto": as many as the largest worker has, where
+    there are several.  `deadline_units`: a session starts only where units are expected to be answered within so many."""
 
     input_backlog_s: float = 5.0
     lifetime_s: float = 3600.0
     ring_bytes: int = 16 << 20
     seed: int | None = None
     input_backlog_policy: BacklogPolicy = DROP_OLDEST
+    takeover_reserve: int | Literal["auto"] = "auto"
+    deadline_units: float = 1.0
 
 
 class House(Protocol):
@@ -37,6 +42,7 @@ class House(Protocol):
     transport: Transport
     exchange: Exchange
     roster: Roster
+    admission: Admission
     limits: Limits
     tracing: Tracing
 

@@ -9,6 +9,7 @@ from duologue.bus import messages as m
 from duologue.bus import subjects
 from duologue.bus.transport import NoResponders, RequestTimeout, Transport
 from duologue.models import ROOT, STAGES, Edge
+from duologue_api.admission import Admission
 from duologue_api.placement import Life, Roster
 from duologue_api.wiring import Place, wiring
 
@@ -51,12 +52,14 @@ class Opening:
         *,
         transport: Transport,
         roster: Roster,
+        admission: Admission,
         clock: Callable[[], float],
     ) -> None:
         self.places: dict[str, Place] = {ROOT: root}
         self.wirings = 0
         self._sid, self._model, self._start, self._edges, self._root = sid, model, start, edges, root
         self._transport, self._roster, self._clock = transport, roster, clock
+        self._admission = admission
         self._epochs = 0
         self._refused: set[str] = set()
         """Workers that did not take it, and of these those that did not answer."""
@@ -96,16 +99,18 @@ class Opening:
             if stage in self.places:
                 self._give_up(self.places.pop(stage))
         for stage in filter(missing.__contains__, STAGES):
-            address = self._roster.pick(stage, self._model, self._refused)
+            address = self._admission.pick(stage, self._model, self._chosen(), self._refused)
             if address is None:
                 raise Refused(*self._why_none(stage))
             self._epochs += 1
             self.places[stage] = Place(address, (self._root.epoch[0], self._epochs))
 
+    def _chosen(self, without: str = "") -> dict[str, str]:
+        """The workers of the stages placed so far."""
+        return {stage: place.address for stage, place in self.places.items() if stage not in (ROOT, without)}
+
     def _why_none(self, stage: str) -> tuple[str, str]:
-        if self._roster.candidates(stage, self._model, self._absent):
-            return "session_limit_reached", f"Every {stage} worker of {self._model} is full. Try again later."
-        return "model_unavailable", f"No {stage} worker of {self._model} is ready. Try again later."
+        return self._admission.why_none(stage, self._model, self._refused, self._absent)
 
     async def _place(self, stage: str, fresh: bool, deadline: float) -> bool:
         """Whether the stage has its owner; if not, another worker may take it.  Where there is none, `Refused` at
@@ -119,7 +124,7 @@ class Opening:
             self._refused.add(address)
             if isinstance(why, _Absent):
                 self._absent.add(address)
-            if not self._roster.has_room(stage, self._model, self._refused):
+            if not self._admission.has_room(stage, self._model, self._chosen(without=stage), self._refused):
                 raise Refused(*self._why_none(stage)) from why
             return False
 

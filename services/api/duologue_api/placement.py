@@ -4,9 +4,10 @@ import random
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from duologue.bus import subjects
-from duologue.bus.messages import LEDGER, READY, WIRE, Heartbeat
+from duologue.bus.messages import LEDGER, READY, WIRE, Heartbeat, Places
 from duologue.models import STAGES
 
 MISSING_S = 0.750
@@ -35,6 +36,24 @@ class Seen:
     beat: Heartbeat
     at: float
     claimed: int = 0
+
+
+class Candidate(NamedTuple):
+    """A worker that could take a session.  `share` are its places, taken and free; `sessions` those that it has or
+    was given; units take `stage_s` there now, `expected_s` with those sessions that don't show in it yet, and
+    `more_s` longer with each further one."""
+
+    free: int
+    address: str
+    share: int
+    sessions: int
+    stage_s: float
+    expected_s: float
+    more_s: float
+
+
+def _any(_: Candidate) -> bool:
+    return True
 
 
 class Roster:
@@ -97,8 +116,8 @@ class Roster:
         unit_s = min((self._unit_s.get(model, 1.0) for model in seen.beat.models), default=1.0)
         return Life.SILENT if seen.beat.step_age > max(3 * unit_s, 1.0) else Life.ALIVE
 
-    def candidates(self, stage: str, model: str, without: Collection[str] = ()) -> list[tuple[int, str]]:
-        """(free places, address) of the workers that could take a session now."""
+    def candidates(self, stage: str, model: str, without: Collection[str] = ()) -> list[Candidate]:
+        """The workers that could take a session now, if they have a place."""
         found = []
         for address, seen in self._seen.items():
             beat = seen.beat
@@ -107,25 +126,39 @@ class Roster:
                 continue
             fits = beat.state == READY and (beat.v, beat.ledger) == (WIRE, LEDGER)
             if fits and address not in self._suspected and self.judge(address) is Life.ALIVE:
-                found.append((places.free - seen.claimed, address))
+                found.append(_candidate(address, places, seen.claimed))
         return found
 
-    def pick(self, stage: str, model: str, without: Collection[str] = ()) -> str | None:
+    def pick(
+        self,
+        stage: str,
+        model: str,
+        without: Collection[str] = (),
+        fits: Callable[[Candidate], bool] = _any,
+    ) -> str | None:
         """The freer of two workers drawn at random (power of two choices, Mitzenmacher 2001), or `None` if no worker
-        has a place.  The place counts as taken until the worker's next heartbeat."""
-        free = self._free(stage, model, without)
+        that `fits` has a place.  The place counts as taken until the worker's next heartbeat."""
+        free = self._free(stage, model, without, fits)
         if not free:
             return None
-        _, address = max(self._rng.sample(free, min(2, len(free))))
+        address = max(self._rng.sample(free, min(2, len(free)))).address
         self._seen[address].claimed += 1
         return address
 
-    def has_room(self, stage: str, model: str, without: Collection[str] = ()) -> bool:
+    def has_room(
+        self,
+        stage: str,
+        model: str,
+        without: Collection[str] = (),
+        fits: Callable[[Candidate], bool] = _any,
+    ) -> bool:
         """Whether `pick` would find a worker."""
-        return bool(self._free(stage, model, without))
+        return bool(self._free(stage, model, without, fits))
 
-    def _free(self, stage: str, model: str, without: Collection[str]) -> list[tuple[int, str]]:
-        return [found for found in self.candidates(stage, model, without) if found[0] > 0]
+    def _free(
+        self, stage: str, model: str, without: Collection[str], fits: Callable[[Candidate], bool]
+    ) -> list[Candidate]:
+        return [found for found in self.candidates(stage, model, without) if found.free > 0 and fits(found)]
 
     def freed(self, address: str) -> None:
         """A session of this pod has left the worker, which its next heartbeat will show."""
@@ -135,3 +168,16 @@ class Roster:
     def lacking(self, model: str) -> list[str]:
         """Stages of which no live worker serves the model."""
         return [stage for stage in STAGES if not self.candidates(stage, model)]
+
+
+def _candidate(address: str, places: Places, claimed: int) -> Candidate:
+    expected_s = places.stage_s + max(0, places.fresh + claimed) * places.more_s
+    return Candidate(
+        places.free - claimed,
+        address,
+        places.free + places.sessions,
+        places.sessions + claimed,
+        places.stage_s,
+        expected_s,
+        places.more_s,
+    )

@@ -15,6 +15,7 @@ from duologue.bus.exchange import SETTLE_S, Exchange
 from duologue.bus.transport import Message, Transport, Unsubscribe
 from duologue.models import Manifest
 from duologue.tracing import UNTRACED, Tracing
+from duologue_api.admission import Admission
 from duologue_api.house import Limits
 from duologue_api.placement import PROBE_S, Roster
 from duologue_api.port import Client, Draining, ModelStatus
@@ -69,6 +70,14 @@ class Pod:
         )
         # A quarter unit: clients' sends fall anywhere within a unit, and stages are most efficient on whole bundles.
         gather_s = min(units.values()) / 4 if gather_s is None else gather_s
+        self.admission = Admission(
+            self.roster,
+            units,
+            clock=clock,
+            gather_s=gather_s,
+            reserve=self.limits.takeover_reserve,
+            deadline_units=self.limits.deadline_units,
+        )
         self.exchange = Exchange(
             transport, self.address, gather_s=gather_s, suspected=self._suspect, wall=tracing.wall
         )
@@ -206,6 +215,7 @@ class Pod:
 
     def _heartbeat(self) -> None:
         self._every(HEARTBEAT_S, self._heartbeat)
+        self.admission.measure()
         models = {model: m.Places(0, 0) for model in self._manifests}
         live = sum(bool(root.places) for root in self.roots.values())
         beat = m.Heartbeat(m.WIRE, m.LEDGER, self.address, self.state, models, sessions=live)

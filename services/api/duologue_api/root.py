@@ -112,6 +112,7 @@ class Root:
             Place(house.exchange.address, self._epoch),
             transport=house.transport,
             roster=house.roster,
+            admission=house.admission,
             clock=house.clock,
         )
         self._spawn(self._open())
@@ -249,7 +250,9 @@ class Root:
     def _refuse(self, refused: Refused) -> None:
         self._enter(Input.REFUSED)
         telemetry.REFUSED.labels(refused.code).inc()
-        log.info("session refused", sid=self.sid, model=self._config.model, code=refused.code)
+        log.info(
+            "session refused", sid=self.sid, model=self._config.model, code=refused.code, why=str(refused)
+        )
         self._error(refused.code, str(refused), self._start_event)
         self._client.end(kind(refused.code).close or RETRY, refused.code)
         self._end("refused")
@@ -282,8 +285,10 @@ class Root:
         self._enter(Input.UNIT)
         if self.state is State.CLOSED:
             return
-        unit = envelope.unit
-        self._meter.answered(envelope, self._intake.answered(unit), self.places)
+        unit, waited = envelope.unit, self._intake.answered(envelope.unit)
+        self._meter.answered(envelope, waited, self.places)
+        if waited is not None:
+            self._house.admission.answered(self._config.model, waited)
         self.units_out = unit + 1
         self._endpoint.horizon = self.units_out
         self._teller.context(envelope.context_used)

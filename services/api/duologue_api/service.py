@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 
@@ -14,7 +14,7 @@ from duologue import telemetry
 from duologue.bus import subjects
 from duologue.bus.nats import NatsTransport
 from duologue.bus.tape import Taped
-from duologue.models import manifest
+from duologue.models import deal_options, manifest
 from duologue.tracing import TracingSettings, open_tracing
 from duologue_api.app import create_app
 from duologue_api.house import DROP_OLDEST, BacklogPolicy, Limits
@@ -48,6 +48,8 @@ class ApiSettings:
     output_backlog_s: float = 5.0
     output_backlog_close_s: float = 30.0
     ring_bytes: int = 16 << 20
+    takeover_reserve: int | Literal["auto"] = "auto"
+    deadline_units: float = 1.0
     start_timeout_s: float = 60.0
     drain_s: float = 10.0
     gather_s: float | None = None
@@ -60,7 +62,8 @@ async def run(settings: ApiSettings) -> int:
     """Serves until SIGTERM and the drain.  Returns the exit code."""
     loop = asyncio.get_running_loop()
     manifests = {model: manifest(model) for model in settings.models}
-    options = {model: found.session_options(settings.options) for model, found in manifests.items()}
+    dealt = deal_options({id: found.session_options for id, found in manifests.items()}, settings.options)
+    options = {model: manifests[model].session_options(of_model) for model, of_model in dealt.items()}
     ended: asyncio.Future[int] = loop.create_future()
 
     def end(code: int, why: str) -> None:
@@ -92,6 +95,8 @@ async def run(settings: ApiSettings) -> int:
             ring_bytes=settings.ring_bytes,
             seed=settings.seed,
             input_backlog_policy=settings.input_backlog_policy,
+            takeover_reserve=settings.takeover_reserve,
+            deadline_units=settings.deadline_units,
         ),
         gather_s=settings.gather_s,
         address=address,

@@ -311,10 +311,17 @@ AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done | Sus
 
 
 class Places(Struct, frozen=True):
-    """Raw free places for one model at a worker, and the sessions that it has."""
+    """Raw free places for one model at a worker, and the sessions that it has.
+
+    `stage_s` is how long nearly every unit takes there, from having its inputs to its result, while the `fresh` ones
+    of the sessions do not yet show in it; `more_s` is what each further session adds at most.
+    """
 
     free: int
     sessions: int
+    stage_s: float = 0.0
+    more_s: float = 0.0
+    fresh: int = 0
 
 
 class Heartbeat(Struct, frozen=True):

@@ -39,6 +39,8 @@ def api(settings: Settings) -> int:
         output_backlog_s=settings.output_backlog_s,
         output_backlog_close_s=settings.output_backlog_close_s,
         ring_bytes=settings.ring_bytes,
+        takeover_reserve=settings.takeover_reserve,
+        deadline_units=settings.deadline_units,
         drain_s=settings.drain_s,
         gather_s=None if settings.gather_ms is None else settings.gather_ms / 1000,
         otlp_endpoint=settings.otlp_endpoint,

@@ -20,7 +20,7 @@ def up(settings: Settings) -> int:
     """Run everything on this machine: NATS, all stages, the API."""
     from duologue import allinone, processes
 
-    model, as_json = settings.model or MODEL, settings.as_json
+    models, as_json = settings.models or [settings.model or MODEL], settings.as_json
     if settings.port and settings.port + settings.api_pods - 1 > 65535:
         raise typer.BadParameter(
             f"{settings.api_pods} pods from port {settings.port} on", param_hint="--port"
@@ -28,11 +28,12 @@ def up(settings: Settings) -> int:
     if settings.nats is not None and settings.data_dir is not None:
         raise Failure("--data-dir is for the embedded NATS server, and --nats joins another one")
     ours = processes.UpSettings(
-        model=model,
+        models=tuple(dict.fromkeys(models)),
         port=settings.port,
         workers=parse_workers(settings.workers),
         api_pods=settings.api_pods,
         seed=settings.seed,
+        takeover_reserve=settings.takeover_reserve,
         options=parse_options(settings.option),
         keys=read_keys(settings.key, settings.keys_file),
         nats_url=settings.nats,
@@ -52,7 +53,7 @@ def up(settings: Settings) -> int:
         if as_json:
             print(json.dumps(summary), flush=True)
         else:
-            Console().print(_panel(model, summary))
+            Console().print(_panel(", ".join(models), summary))
             if deployment.nats_pid is not None:
                 # By environment: other users of this machine see what stands on a command line.
                 look = f"Look at it: DUO_NATS={deployment.nats_url} duologue top"
@@ -60,7 +61,7 @@ def up(settings: Settings) -> int:
             sys.stdout.flush()
 
     if not as_json:
-        console.print(f"Starting {model} …", highlight=False)
+        console.print(f"Starting {', '.join(models)} …", highlight=False)
     return asyncio.run(allinone.run(ours, report, on_ready))
 
 

@@ -20,6 +20,7 @@ def worker(settings: Settings) -> int:
         options=parse_options(settings.option),
         places=settings.places,
         memory_bytes=settings.memory_bytes,
+        utilisation=settings.utilisation,
         metrics_port=settings.metrics_port,
         metrics_host=settings.metrics_host,
         drain_s=settings.drain_s,

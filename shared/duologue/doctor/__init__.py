@@ -7,8 +7,8 @@ from typing import Any
 
 from duologue.doctor.check import Check, State
 from duologue.doctor.deployment import deployed
-from duologue.doctor.free import free_bytes
 from duologue.doctor.installation import halves, memory, nats_binary, packages, python
+from duologue.memory import free_bytes
 from duologue.models import models
 from duologue.settings import NATS_URL, Settings
 

@@ -81,12 +81,12 @@ def halves(models: Sequence[str]) -> Check:
     wrong = []
     for model in models:
         try:
-            manifest(model)
+            found = manifest(model)
         except UnknownModel as error:
             return Check("models", State.FAIL, str(error), "choose one of those with --model")
         for stage in STAGES:
             try:
-                import_module(f"duologue_{stage}.{model}").load  # noqa: B018  (is it there?)
+                import_module(found.half(stage)).load  # noqa: B018  (is it there?)
             except Exception as error:  # whatever a broken installation raises
                 wrong.append(f"{stage} of {model}: {error}")
     if wrong:

@@ -8,13 +8,15 @@ from duologue.models.manifest import (
     Edge,
     Manifest,
     UnknownModel,
+    deal_options,
     manifest,
     models,
     split_options,
 )
 
 MODELS = ("parrot",)
-"""Ids of the models that this distribution brings; each is a module `duologue.models.<id>` with a `MANIFEST`."""
+"""Ids of the models that this distribution brings; each is a module `duologue.models.<id>` with a `MANIFEST`.  Other
+distributions bring theirs by entry points."""
 
 __all__ = [
     "CHAIN",
@@ -25,6 +27,7 @@ __all__ = [
     "Edge",
     "Manifest",
     "UnknownModel",
+    "deal_options",
     "manifest",
     "models",
     "split_options",

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 STAGES = ("encoder", "llm", "talker", "codec")
+ENTRY_POINTS = "duologue.models"
+"""Group of the entry points by which other distributions bring models: id = module with a `MANIFEST`."""
 ROOT = "root"
 """The name of the root as an end of an edge."""
 
@@ -63,11 +66,17 @@ class Manifest:
     voices: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
     """Features of the Live protocol that the model has not, for `info` and the documentation."""
+    halves: str = "duologue_{stage}.{id}"
+    """Module of the model half for each stage."""
 
     @property
     def unit_s(self) -> float:
         """Seconds of a unit."""
         return self.unit_samples / self.input_rate
+
+    def half(self, stage: str) -> str:
+        """The module of the model half for `stage`."""
+        return self.halves.format(stage=stage, id=self.id)
 
     @property
     def output_samples(self) -> int:
@@ -77,18 +86,51 @@ class Manifest:
 
 def manifest(model: str) -> Manifest:
     """The manifest of `model`.  Raises `UnknownModel`, naming those there are."""
-    known = models()
-    if model not in known:
-        raise UnknownModel(f"no model {model!r} here; there is {', '.join(known)}")
-    found: Manifest = import_module(f"duologue.models.{model}").MANIFEST
-    return found
+    from duologue.models import MODELS
+
+    if model in MODELS:
+        module = f"duologue.models.{model}"
+    else:
+        found = _installed()
+        if model not in found:
+            raise UnknownModel(f"no model {model!r} here; there is {', '.join([*MODELS, *found])}")
+        module = found[model]
+    declared: Manifest = import_module(module).MANIFEST
+    return declared
 
 
 def models() -> tuple[str, ...]:
-    """Ids of the models in this installation."""
+    """Ids of the models in this installation: those of this distribution, then those that other ones bring."""
     from duologue.models import MODELS
 
-    return MODELS
+    return (*MODELS, *_installed())
+
+
+def _installed() -> dict[str, str]:
+    """Models of other distributions, id → module with the manifest.  They can't take the id of one of ours."""
+    from duologue.models import MODELS
+
+    found = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+    return {id: found[id] for id in sorted(found) if id not in MODELS}
+
+
+def deal_options(
+    takers: Mapping[str, Callable[[Mapping[str, Any]], object]], options: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """By model those of `options` that it takes: its taker raises `BadOption` for the others.  Raises `BadOption` for
+    one that no model takes."""
+    dealt: dict[str, dict[str, Any]] = {id: {} for id in takers}
+    for name, value in options.items():
+        refusals = []
+        for id, take in takers.items():
+            try:
+                take({name: value})
+                dealt[id][name] = value
+            except BadOption as error:
+                refusals.append(str(error))
+        if len(refusals) == len(takers):
+            raise BadOption("; ".join(dict.fromkeys(refusals)))
+    return dealt
 
 
 def split_options(found: Manifest, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -58,10 +58,9 @@ class Settings(BaseSettings):
     model: Annotated[
         str | None,
         Use(
-            "worker up talk offline doctor tap",
+            "worker talk offline doctor tap",
             required="worker offline",
             otherwise={
-                "up": "parrot",
                 "talk": "the first that the server offers",
                 "doctor": "all",
                 "tap": "as each session's start tells",
@@ -69,7 +68,14 @@ class Settings(BaseSettings):
         ),
     ] = None
     """Id of the model."""
-    models: Annotated[Words, Use("api", flag="--model", otherwise="that of `model`, or all there are")] = []
+    models: Annotated[
+        Words,
+        Use(
+            "api up",
+            flag="--model",
+            otherwise={"api": "that of `model`, or all there are", "up": "that of `model`, or parrot"},
+        ),
+    ] = []
     """Serve this model; repeatable."""
     option: Annotated[Words, Use("api worker up doctor", metavar="K=V")] = []
     """Option of the model; repeatable."""
@@ -104,10 +110,16 @@ class Settings(BaseSettings):
 
     places: Annotated[int, Field(ge=1), Use("worker doctor")] = 64
     """Sessions at a time in a worker, at most."""
-    memory_bytes: Annotated[int | None, Field(ge=1), Use("worker", otherwise="no bound but `places`")] = None
-    """Memory that a worker's sessions may take."""
+    memory_bytes: Annotated[
+        int | None, Field(ge=1), Use("worker", otherwise="nine tenths of what is free at the start")
+    ] = None
+    """Memory that a worker's stage and its sessions may take in all."""
+    utilisation: Annotated[float, Field(ge=0.01, le=100), Use("worker")] = 0.85
+    """Share of a unit that a step of all of a worker's sessions may take."""
+    deadline_units: Annotated[float, Field(ge=0.1, le=100), Use("api")] = 1.0
+    """A session starts only where answers are expected within so many units."""
     takeover_reserve: Annotated[
-        Annotated[int, Field(ge=0)] | Literal["auto"], Use("api", metavar="N|auto")
+        Annotated[int, Field(ge=0)] | Literal["auto"], Use("api up", metavar="N|auto")
     ] = "auto"
     """Places of each stage kept free for sessions of a worker that dies; auto: the largest worker's share."""
 
@@ -154,7 +166,7 @@ class Settings(BaseSettings):
     # ------------------------------------------------------------ everything on one machine
 
     workers: Annotated[str, Use("up", metavar="STAGE=N,…")] = "encoder=1,llm=1,talker=1,codec=1"
-    """Workers of each stage."""
+    """Workers of each stage, for each model."""
     api_pods: Annotated[int, Field(ge=1, le=100), Use("up")] = 1
     """API processes."""
     data_dir: Annotated[Path | None, Use("up", otherwise="a temporary directory")] = None

@@ -12,6 +12,6 @@ def load(stage: str, model: str, options: Mapping[str, Any]) -> StageModel[Any]:
     """The model half of `model` for `stage`.  Raises `UnknownModel`, `BadOption`, or what loading raises."""
     if stage not in STAGES:
         raise ValueError(f"no stage {stage!r}; there is {', '.join(STAGES)}")
-    module = import_module(f"duologue_{stage}.{manifest(model).id}")
+    module = import_module(manifest(model).half(stage))
     loaded: StageModel[Any] = module.load(options)
     return loaded

@@ -46,10 +46,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Memory in bytes: what the stage takes by itself, and for each session."""
+    """Memory in bytes: what the stage takes by itself, and for each session.  `free_bytes` is what its device has
+    left once it is loaded; `None`: its memory is the host's."""
 
     fixed_bytes: int = 0
     session_bytes: int = 0
+    free_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

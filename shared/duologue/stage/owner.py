@@ -1,5 +1,6 @@
 """One session's state at a stage, with its end of the bus."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Generator
 from enum import Enum
@@ -52,6 +53,7 @@ class Owner:
         self.unit = claim.start.begin
         self.go = claim.wiring.go
         self.stepping = False
+        self.stepped_at = -math.inf
         self._clock = clock
         self.heard = clock()
         self.orphan_since: float | None = None
@@ -125,6 +127,7 @@ class Owner:
         assert main is not None  # every stage has a main input, without lag
         records = main.records if result.record is None else {**main.records, self.stage: result.record}
         used = main.context_used if result.context_used is None else result.context_used
+        self.stepped_at = self._clock()
         self.endpoint.horizon = horizon
         unit, self.unit = self.unit, self.unit + 1
         for edge in self.outputs:

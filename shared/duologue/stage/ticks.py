@@ -1,7 +1,7 @@
 """What the model thread does next: step those that are ready, advance an opening in between, free who left."""
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,8 @@ Stepped = list[tuple[Result | SessionError, int]]
 
 
 class Ticks:
-    """Callbacks: `opened` an owner; an owner `failed`; the process must end (`fatal`, with a reason)."""
+    """Callbacks: `opened` an owner; an owner `failed`; the process must end (`fatal`, with a reason); a step was
+    `measured`, with its seconds and those of each of its units since it was ready."""
 
     def __init__(
         self,
@@ -34,6 +35,7 @@ class Ticks:
         opened: Callable[[Owner], None],
         failed: Callable[[Owner, SessionError], None],
         fatal: Callable[[str], None],
+        measured: Callable[[float, Sequence[float]], None] = lambda step_s, unit_s: None,
     ) -> None:
         self.count = 0
         """Jobs begun."""
@@ -46,7 +48,7 @@ class Ticks:
             owners,
             clock,
         )
-        self._on_opened, self._on_failed, self._fatal = opened, failed, fatal
+        self._on_opened, self._on_failed, self._fatal, self._measured = opened, failed, fatal, measured
         self._watch = watch
         self._batcher = Batcher(gather_s, limit)
         self._opening: dict[Owner, Generator[Any, None, None]] = {}
@@ -182,6 +184,7 @@ class Ticks:
         now = self._clock()
         self.step_s.add(now - began)
         self._watch.ends(now - began)
+        self._measured(now - began, [now - due.since for _, due in batch])
         for (owner, due), (result, horizon) in zip(batch, results, strict=True):
             owner.stepping = False
             if owner.phase is Phase.CLOSED:

@@ -16,6 +16,7 @@ from duologue import telemetry
 from duologue.bus import subjects
 from duologue.bus.nats import NatsTransport
 from duologue.bus.tape import Taped
+from duologue.memory import sessions_budget
 from duologue.models import manifest
 from duologue.stage.engine import ThreadEngine
 from duologue.stage.loading import load
@@ -40,6 +41,8 @@ class WorkerSettings:
     options: dict[str, Any] = field(default_factory=dict)
     places: int = 64
     memory_bytes: int | None = None
+    """None: what is free when the model is loaded, less a margin."""
+    utilisation: float = 0.85
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
     drain_s: float = 10.0
@@ -79,6 +82,11 @@ async def run(settings: WorkerSettings) -> int:
     telemetry.CONNECTIONS.watch(nats.stats)
     transport = Taped(nats, clock=time.monotonic)
     await transport.connect()
+    memory_bytes = settings.memory_bytes
+    if memory_bytes is None:
+        each = model.footprint()
+        budget = sessions_budget(each.free_bytes)
+        memory_bytes = None if budget is None else each.fixed_bytes + budget
     shell = Shell(
         settings.stage,
         found,
@@ -90,7 +98,9 @@ async def run(settings: WorkerSettings) -> int:
             places=settings.places,
             gather_s=settings.gather_s,
             ring_bytes=settings.ring_bytes,
-            memory_bytes=settings.memory_bytes,
+            memory_bytes=memory_bytes,
+            utilisation=settings.utilisation,
+            probe=True,
         ),
         fatal=lambda why: end(EXIT_ENGINE_DEATH, why),
         address=address,
@@ -102,8 +112,8 @@ async def run(settings: WorkerSettings) -> int:
         server, _ = start_http_server(settings.metrics_port, settings.metrics_host)
         metrics_url = f"http://{settings.metrics_host}:{server.server_port}/metrics"
     if settings.announce:
-        ready = {"ready": True, "role": settings.stage, "address": shell.address, "metrics_url": metrics_url}
-        print(json.dumps(ready), flush=True)
+        ready = {"ready": True, "role": settings.stage, "model": settings.model, "address": shell.address}
+        print(json.dumps({**ready, "metrics_url": metrics_url}), flush=True)
     log.info("worker ready", worker=shell.address, model=settings.model, places=shell.places)
 
     draining: asyncio.Task[None] | None = None
