@@ -19,7 +19,7 @@ demo: .venv/.embedded ## a spoken conversation on this machine: MODEL=parrot POR
 	@exec $(BIN)/duologue up --model $(MODEL) --port $(PORT)
 
 test: .venv/.ready ## all tests: ARGS='-k name -x'
-	@$(BIN)/pytest -q $(ARGS)
+	@$(BIN)/pytest -q -rs $(ARGS)
 
 check: lint ## what every commit passes, in under a minute: lint and the unit tests
 	@$(BIN)/pytest -q -m "unit and not slow" $(ARGS)
@@ -35,12 +35,13 @@ format: .venv/.ready ## format the code and fix what ruff can fix
 
 docs: .venv/.ready ## the pages of docs/ that are made from the code
 	@page=$$($(BIN)/python -m duologue.settings) && printf '%s\n' "$$page" >docs/settings.md
+	@page=$$($(BIN)/python -m duologue_api.live.table) && printf '%s\n' "$$page" >docs/protocol.md
 
 bench: .venv/.ready ## benchmarks, one JSON line each: NAME=all
 	@$(BIN)/duologue bench $(or $(NAME),all) --json
 
 clean: ## remove everything that make, the tests and the tools have made
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	@rm -rf .venv .venvs .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---------------------------------------------------------------- setting up

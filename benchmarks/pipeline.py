@@ -88,8 +88,8 @@ def _figures(moved: Values, cpu_s: float) -> dict[str, float]:
         )
     figures["gather_api_mean"] = mean_ms("duo_gather_seconds", "api")
     for stage in ("encoder", "llm", "talker", "codec"):
-        figures[f"queue_{stage}_mean"] = mean_ms("duo_queue_seconds", stage)
-        figures[f"step_{stage}_mean"] = mean_ms("duo_step_seconds", stage)
+        figures[f"queue_{stage}_mean"] = mean_ms("duo_queue_seconds", stage, "parrot")
+        figures[f"step_{stage}_mean"] = mean_ms("duo_step_seconds", stage, "parrot")
     answered = moved["duo_unit_answer_seconds_count", "parrot"]
     figures["lag_mean"] = mean_ms("duo_unit_answer_seconds", "parrot")
     figures["cpu_per_unit"] = 1e6 * cpu_s / answered

@@ -67,7 +67,10 @@ class Scripted:
             raise
         state = Opened(name)
         self.states.append(state)
-        yield state
+        try:
+            yield state
+        finally:
+            self.threads.add(threading.get_ident())
 
     def step(self, batch: Sequence[tuple[Opened, Unit]]) -> list[Result | SessionError]:
         self._enter("step", tuple(state.name for state, _ in batch))

@@ -6,8 +6,9 @@ no client sees them.  Types and codes keep clear of those that make clients give
 and its like), `invalid_api_key` and `forbidden` excepted, where that is meant.
 """
 
+import traceback
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 CloseReason = Literal["close_requested", "expired", "content", "remote_hangup", "connection_lost"]
 """Reasons of `session.closed`."""
@@ -20,6 +21,10 @@ BROKEN = 1011
 """Close code of a failure that is ours."""
 RETRY = 1013
 """Close code of a refusal that a retry may change."""
+
+
+FRAMES = 20
+"""Of an exception that are told, the innermost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ TABLE: dict[str, ErrorKind] = {
     "immutable_field_update": _client(None),
     "model_not_found": _client(status=404),
     "start_timeout": _client(),
-    "input_backlog": _client(),
+    "input_backlog": _client(RETRY),
     "output_backlog": _client(RETRY),
     "session_limit_reached": ErrorKind("rate_limit_error", close=RETRY, ends="connection_lost", status=429),
     "model_unavailable": _server(RETRY, "connection_lost"),
@@ -79,3 +84,21 @@ def kind(code: str) -> ErrorKind:
 def close_code(code: str) -> int:
     """The WebSocket close code where the error of `code` is the last event."""
     return kind(code).close or POLICY
+
+
+def place_of(error: BaseException) -> dict[str, Any]:
+    """An exception for the log: its type and where it was raised, but not its message, which may quote what a client
+    said.  The same of what it came from, the oldest last."""
+    said: dict[str, Any] = {"error": type(error).__name__, "where": _frames(error)}
+    before, seen = error.__cause__ or error.__context__, {id(error)}
+    came_from = []
+    while before is not None and id(before) not in seen:
+        seen.add(id(before))
+        came_from.append({"error": type(before).__name__, "where": _frames(before)})
+        before = before.__cause__ or before.__context__
+    return said | ({"came_from": came_from} if came_from else {})
+
+
+def _frames(error: BaseException) -> list[str]:
+    frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
+    return [f"{frame.filename}:{frame.lineno}" for frame in frames]

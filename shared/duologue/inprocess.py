@@ -15,11 +15,12 @@ from duologue.models import STAGES, Manifest, manifest
 from duologue.stage.engine import InlineEngine
 from duologue.stage.loading import load
 from duologue.stage.shell import Shell, ShellSettings
+from duologue.tracing import UNTRACED, Tracing
 
 
 class InProcess:
     """One pod, and `workers` shells of each stage (1 by default) for `model` and each of `others`, whose options are
-    their defaults.  To be used within a running loop:
+    their defaults, each with its `tracing`.  To be used within a running loop:
 
     async with InProcess("parrot") as deployment:
         session = deployment.pod.connect(client)
@@ -37,6 +38,7 @@ class InProcess:
         seed: int | None = None,
         bus: MemoryBus | None = None,
         gather_s: float | None = None,
+        tracing: Callable[[str], Tracing] = lambda service: UNTRACED,
         others: Sequence[str] = (),
     ) -> None:
         self.bus = bus or MemoryBus()
@@ -54,6 +56,7 @@ class InProcess:
         self._counts = {stage: (workers or {}).get(stage, 1) for stage in STAGES}
         self._settings = settings or ShellSettings()
         self._limits, self._seed, self._gather_s = dict(limits or {}), seed, gather_s
+        self._tracing = tracing
 
     async def __aenter__(self) -> "InProcess":
         loop = asyncio.get_running_loop()
@@ -71,6 +74,7 @@ class InProcess:
             limits=house.Limits(seed=self._seed, **self._limits),
             gather_s=self._gather_s,
             rng=random.Random(0),
+            tracing=self._tracing("api"),
         )
         await self.pod.start()
         await self._until(lambda: not any(map(self.pod.roster.lacking, self._manifests)))
@@ -99,6 +103,7 @@ class InProcess:
             clock=loop.time,
             settings=self._settings,
             fatal=self.fatal.append,
+            tracing=self._tracing(stage),
         )
         await shell.start()
         self.shells.append(shell)

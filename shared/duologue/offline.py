@@ -1,7 +1,6 @@
 """`duologue offline`: a recording through a model, in one process and virtual time, with every stage boundary kept."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -9,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from duologue.boundaries import Boundaries
 from duologue.bus import messages as m
 from duologue.bus import subjects
 from duologue.bus.memory import MemoryBus
 from duologue.bus.transport import Message
 from duologue.inprocess import InProcess
-from duologue.models import Manifest, manifest, split_options
+from duologue.models import manifest, split_options
 from duologue.virtual import run_virtual
 
 AHEAD_S = 2.0
@@ -26,36 +26,15 @@ class OfflineError(RuntimeError):
     """The session ended before all of the input was answered."""
 
 
-class Boundaries:
-    """Everything that passes a stage boundary, as the bus carries it."""
+def observe(boundaries: Boundaries, bus: MemoryBus) -> None:
+    """Shows it everything that passes a stage boundary, as the bus carries it."""
 
-    def __init__(self, manifest: Manifest, bus: MemoryBus) -> None:
-        self._manifest = manifest
-        self._arrays: defaultdict[str, dict[int, npt.NDArray[Any]]] = defaultdict(dict)
-        self._records: defaultdict[int, dict[str, Any]] = defaultdict(dict)
-        bus.observe(self._on_message)
+    def take(message: Message) -> None:
+        if subjects.is_inbox(message.subject):
+            for envelope in m.decode(message.data, m.Bundle).units:
+                boundaries.take(envelope)
 
-    def _on_message(self, message: Message) -> None:
-        if not subjects.is_inbox(message.subject):
-            return
-        for envelope in m.decode(message.data, m.Bundle).units:
-            arrays = self._manifest.boundaries(envelope.src, envelope.dst, envelope.body.arrays())
-            for name, array in arrays.items():
-                self._arrays[name][envelope.unit] = array
-            record = self._records[envelope.unit]
-            record.update(envelope.records)
-            if envelope.text:
-                record["text"] = envelope.text
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Name → values of all units, stacked along a new first axis; samples run on without one."""
-        stacked = {name: np.stack([units[u] for u in sorted(units)]) for name, units in self._arrays.items()}
-        return {
-            name: array.reshape(-1) if name.endswith("pcm16") else array for name, array in stacked.items()
-        }
-
-    def records(self) -> list[dict[str, Any]]:
-        return [{"unit": unit, **self._records[unit]} for unit in sorted(self._records)]
+    bus.observe(take)
 
 
 class Recorder:
@@ -90,10 +69,11 @@ async def _run(
     worker, session = split_options(manifest(model), {k: v for k, v in options.items() if k != "live"})
     config_of = import_module("duologue_api.live.config").check
     async with InProcess(model, session_options=session, worker_options=worker, seed=seed) as deployment:
-        boundaries = Boundaries(deployment.manifest, deployment.bus)
+        boundaries = Boundaries(deployment.manifest)
+        observe(boundaries, deployment.bus)
         client = Recorder()
         root = deployment.pod.connect(client)
-        root.start(config_of({"model": model, **live}, deployment.pod.models()), None)
+        root.start(config_of({"model": model, **live}, deployment.pod.models()), None, native=True)
         unit = deployment.manifest.unit_samples
         ahead = round(AHEAD_S / deployment.manifest.unit_s)
         for at in range(0, len(pcm), unit):

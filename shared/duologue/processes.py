@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from duologue.models import deal_options, manifest, split_options
+from duologue.settings import settings_of
 from duologue.supervisor import Child, Ready, Spec
 
-API_RANK, WORKER_RANK = 0, 1
-"""The APIs end first: their sessions' ends free the workers, which then have nothing to drain."""
+API_RANK, WORKER_RANK, TAP_RANK = 0, 1, 2
+"""The APIs end first: their sessions' ends free the workers, which then have nothing to drain; the tap sees all that."""
 API_DRAIN_S, DRAIN_S = 0.5, 5.0
 """The sessions of an API that ends have nowhere to go here."""
 
 
 @dataclass(frozen=True)
 class UpSettings:
-    """`workers` are those of each model.  `nats_url` joins a server that runs already.  `keys` empty: open, on loopback as always.  With `port` 0 each
-    API pod takes any port, else they take `port`, `port` + 1, …"""
+    """`workers` are those of each model.  `nats_url` joins a server that runs already.  `keys` empty: open, on loopback
+    as always.  With `port` 0 each API pod takes any port, else they take `port`, `port` + 1, …  Every stage boundary is
+    written to `tap_dir`, by a process that takes `tap_mib` of memory for those sessions that are not over yet."""
 
     models: tuple[str, ...]
     port: int = 8700
@@ -32,6 +34,8 @@ class UpSettings:
     keys: tuple[str, ...] = ()
     nats_url: str | None = None
     data_dir: Path | None = None
+    tap_dir: Path | None = None
+    tap_mib: int = 512
     start_timeout_s: float = 120.0
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of all processes beyond this one's."""
@@ -49,6 +53,19 @@ def specs(settings: UpSettings, nats_url: str) -> list[Spec]:
     meant_for_up = dict.fromkeys(("DUO_CONFIG", "DUO_OPTION", "DUO_KEYS_FILE", "DUO_NO_AUTH", "DUO_KEY"), "")
     env = {**settings.env, **meant_for_up, "DUO_NATS": nats_url}
     found = []
+    if settings.tap_dir is not None:
+        # A process of its own: a slow disk must hurt no session.
+        command = [
+            *program,
+            "tap",
+            "--write",
+            str(settings.tap_dir.resolve()),
+            "--tap-mib",
+            str(settings.tap_mib),
+        ]
+        # Nor what a tap that prints would be given.
+        unset = {row.env: "" for row in settings_of("tap") if row.key != "nats"}
+        found.append(Spec("tap", _always([*command, "--announce"]), TAP_RANK, {**env, **unset}, before=True))
     for_sessions: dict[str, Any] = {}
     for model, options in dealt.items():
         for_workers, of_sessions = split_options(manifests[model], options)

@@ -36,12 +36,14 @@ class GaveUp(Exception):
 @dataclass(frozen=True, slots=True)
 class Spec:
     """A process to be kept alive.  `command` gets what the process said when it was first ready, so that one that
-    took any port gets the same again.  Processes of a lower `rank` are ended first."""
+    took any port gets the same again.  Processes of a lower `rank` are ended first; one with `before` is ready before
+    the others are started."""
 
     name: str
     command: Callable[[Ready | None], Sequence[str]]
     rank: int = 0
     env: Mapping[str, str] = field(default_factory=dict)
+    before: bool = False
 
 
 class Guard:
@@ -207,20 +209,29 @@ class Supervisor:
 
     async def start(self, timeout_s: float) -> None:
         """Returns when all are ready.  Raises `StartFailed`, `GaveUp`; `stop` is due then, too."""
-        self._keepers = [asyncio.create_task(child.keep()) for child in self.children]
-        ready = asyncio.create_task(self._all_ready())
+        until = asyncio.get_running_loop().time() + timeout_s
+        for before in (True, False):
+            if not await self._start(
+                [child for child in self.children if child.spec.before is before], until
+            ):
+                late = ", ".join(child.spec.name for child in self.children if not child.first_ready.is_set())
+                raise StartFailed(f"not ready within {timeout_s:g} s: {late}")
+
+    async def _start(self, children: Sequence[Child], until: float) -> bool:
+        """Whether all `children` are ready in time."""
+        self._keepers += [asyncio.create_task(child.keep()) for child in children]
+        ready = asyncio.create_task(_all_ready(children))
+        left_s = max(0.0, until - asyncio.get_running_loop().time())
         try:
             done, _ = await asyncio.wait(
-                {ready, *self._keepers}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+                {ready, *self._keepers}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
             ready.cancel()
         for keeper in self._keepers:
             if keeper in done:
                 keeper.result()
-        if ready not in done:
-            late = ", ".join(child.spec.name for child in self.children if not child.first_ready.is_set())
-            raise StartFailed(f"not ready within {timeout_s:g} s: {late}")
+        return ready in done
 
     async def run(self) -> None:
         """Keeps them alive until cancelled.  Raises `GaveUp`."""
@@ -241,8 +252,9 @@ class Supervisor:
         for child in self.children:
             child.kill()
 
-    async def _all_ready(self) -> None:
-        await asyncio.gather(*(child.first_ready.wait() for child in self.children))
+
+async def _all_ready(children: Sequence[Child]) -> None:
+    await asyncio.gather(*(child.first_ready.wait() for child in children))
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:

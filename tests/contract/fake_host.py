@@ -58,6 +58,16 @@ class EchoSession:
             )
         )
 
+    def mute(self, on: bool, event_id: str | None) -> None:
+        kind = events.InputAudioMuted if on else events.InputAudioUnmuted
+        self.client.send(kind(client_event_id=event_id))
+
+    def update(self, config: SessionConfig, event_id: str | None) -> None:
+        self.config = config
+        self.client.send(events.SessionUpdated(session=self.resource(), client_event_id=event_id))
+        for notice in config.notices:
+            self.client.send(events.Info(code=notice.code, message=notice.message))
+
     def request_close(self, event_id: str | None) -> None:
         usage = events.Usage(seconds=float(len(self.heard) // 48_000))
         self.client.send(

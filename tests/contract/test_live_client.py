@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.server import Request, Response, ServerConnection, serve
 
+from duologue.audio.formats import PCM_16K
 from duologue.client import (
     AudioDelta,
     BadServer,
@@ -78,11 +79,11 @@ def test_a_session_from_start_to_end() -> None:
                 api_key="key",
                 instructions="i",
                 voice="v",
-                rate=16000,
+                form=PCM_16K,
                 session={"store": True},
             ) as client,
         ):
-            assert (client.session_id, client.model, client.rate) == ("live_1", "m", 16000)
+            assert (client.session_id, client.model, client.format) == ("live_1", "m", PCM_16K)
             assert [type(notice) for notice in client.notices] == [Info]
             await client.append(b"\1\2\3\4")
             event = await anext(client)

@@ -98,6 +98,31 @@ def test_starts_all_and_ends_them_in_order(tmp_path: Path) -> None:
     assert sorted(rest) == ["other", "worker"]
 
 
+def test_what_comes_before_the_others_is_ready_before_they_start(tmp_path: Path) -> None:
+    mark = tmp_path / "ready"
+    first = Spec("first", lambda _: ["/bin/sh", "-c", f"touch {mark}; {READY}; exec sleep 60"], before=True)
+    looks = shell("other", f'test -e {mark} && echo "it was there"; {READY}; exec sleep 60')
+
+    async def scenario() -> None:
+        log = Log()
+        async with supervised([looks, first], log) as supervisor:
+            await supervisor.start(20)
+            await log.seen("other: it was there")
+
+    asyncio.run(scenario())
+
+
+def test_the_others_do_not_start_without_it() -> None:
+    async def scenario() -> None:
+        never = Spec("first", lambda _: ["/bin/sh", "-c", "exec sleep 60"], before=True)
+        async with supervised([shell("other", f"{READY}; exec sleep 60"), never]) as supervisor:
+            with pytest.raises(StartFailed, match=r"not ready within 0\.1 s: other, first"):
+                await supervisor.start(0.1)
+            assert [child.pid is None for child in supervisor.children] == [True, False]
+
+    asyncio.run(scenario())
+
+
 def test_a_dead_process_is_started_anew_with_what_it_said_first() -> None:
     given: list[Ready | None] = []
 
@@ -112,6 +137,7 @@ def test_a_dead_process_is_started_anew_with_what_it_said_first() -> None:
             [child] = supervisor.children
             before = child.pid
             assert before is not None
+            await log.seen("born")
             os.kill(before, signal.SIGKILL)
             await log.seen("one was ended by SIGKILL; starting it anew")
             await log.seen("born", times=2)

@@ -249,3 +249,17 @@ def test_observers_are_told() -> None:
 def test_a_record_tells_its_last_root() -> None:
     assert SessionRecord().root_epoch == 0
     assert SessionRecord(root_epochs=[(1, 0, "api.a"), (4, 7, "api.b")]).root_epoch == 4
+
+
+def test_a_store_that_stays_away_is_not_told_at_every_try(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without JetStream every session logged a line a second, for as long as it lived."""
+
+    async def script(bench: Bench) -> None:
+        bench.bus.store.up = False
+        bench.chronicler.write(record(1))
+        await asyncio.sleep(40)
+        assert bench.errors() - before >= 40
+
+    before = Bench.errors()
+    play(script)
+    assert 1 <= "".join(capsys.readouterr()).count("not written") <= 7

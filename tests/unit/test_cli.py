@@ -17,7 +17,9 @@ import pytest
 import typer
 
 from duologue import allinone
+from duologue.audio.formats import PCM_16K, PCM_24K, PCMA, PCMU
 from duologue.audio.wav import read_wav, write_wav
+from duologue.bus import subjects
 from duologue.cli import main, talk
 from duologue.cli.app import app
 from duologue.cli.failure import Failure
@@ -33,9 +35,11 @@ from duologue.client import (
 )
 from duologue.models import BadOption, manifest
 from duologue.processes import Deployment, UpSettings, specs, split_options
-from duologue.settings import EVERY, settings_of
+from duologue.settings import EVERY, SETTINGS, settings_of
 from duologue.stage.worker import WorkerSettings
 from duologue.supervisor import Child, Guard, StartFailed
+from duologue.tap.watching import TapSettings
+from duologue.top.live import TopSettings
 from duologue_api.service import ApiSettings
 
 pytestmark = pytest.mark.unit
@@ -86,7 +90,17 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Service:
 
 def test_every_flag_is_a_setting() -> None:
     group: Any = typer.main.get_command(app)
-    assert sorted(group.commands) == ["api", "bench", "doctor", "offline", "talk", "up", "worker"]
+    assert sorted(group.commands) == [
+        "api",
+        "bench",
+        "doctor",
+        "offline",
+        "talk",
+        "tap",
+        "top",
+        "up",
+        "worker",
+    ]
     for name, command in [("", group), *group.commands.items()]:
         rows = {row.name: row for row in [*settings_of(EVERY), *settings_of(name)]}
         flags = {each.name: each for each in command.params if each.name not in ("help", "version")}
@@ -107,7 +121,7 @@ def test_the_names_of_flags_are_a_contract() -> None:
         for name, command in group.commands.items()
     }
     contract = {
-        "up": "model port workers api-pods seed json option key keys-file data-dir nats start-timeout-s tap",
+        "up": "model port workers api-pods seed json option key keys-file data-dir nats start-timeout-s tap tap-mib",
         "api": "host port nats model key keys-file no-auth option seed start-timeout-s lifetime-s input-backlog-s "
         "drain-s gather-ms announce no-announce",
         "worker": "model nats option places memory-bytes metrics-port metrics-host drain-s gather-ms announce "
@@ -116,12 +130,16 @@ def test_the_names_of_flags_are_a_contract() -> None:
         "offline": "model input out options seed",
         "bench": "json rounds",
         "doctor": "nats json settings",
+        "tap": "nats kind session json count bytes write model tap-mib announce no-announce",
+        "top": "nats once json",
     }
     for name, names in contract.items():
         assert set(names.split()) <= flags[name], name
 
 
-@pytest.mark.parametrize("command", ["", "api", "bench", "doctor", "offline", "talk", "up", "worker"])
+@pytest.mark.parametrize(
+    "command", ["", "api", "bench", "doctor", "offline", "talk", "tap", "top", "up", "worker"]
+)
 def test_help_needs_no_settings_in_order(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,7 +170,15 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["api", "--key", "k", "--no-auth"], "either they or --no-auth"),
         (["talk", "a.wav", "--chunk-bytes", "3"], "3 is odd"),
         (["talk", "a.wav", "--rate", "8000"], "neither 24000 nor 16000"),
+        (["talk", "a.wav", "--format", "opus"], "--format = 'opus': pcm24k|pcm16k|pcmu|pcma is wanted"),
+        (["talk", "a.wav", "--format", "pcmu", "--rate", "16000"], "pcmu is not at 16000 Hz"),
         (["talk", "a.wav", "--pace", "0"], "0 is no pace"),
+        (["api", "--no-auth", "--input-backlog-policy", "hope"], "'hope': drop_oldest|close is wanted"),
+        (["tap", "duo.v1.nonsense.>"], "'duo.v1.nonsense.>' matches nothing on the bus"),
+        (["tap", "duo.v1.in.>", "--kind", "hb"], "'duo.v1.in.>' is of another kind"),
+        (["tap", "--kind", "nonsense"], "--kind"),
+        (["tap", "--count", "0"], "--count"),
+        (["tap", "--write", "d", "--json"], "--write"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_code_2(
@@ -256,6 +282,8 @@ def test_worker_settings(worker: Service, monkeypatch: pytest.MonkeyPatch) -> No
         "drain_s": 10.0,
         "gather_s": 0.005,
         "ring_bytes": 16 << 20,
+        "otlp_endpoint": "",
+        "trace_ratio": 0.01,
         "announce": True,
     }
     assert main(["worker", "llm", "--model", "m", "--no-announce", "--places", "3", "--drain-s", "0"]) == 70
@@ -292,15 +320,23 @@ def test_api_settings(api: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "start_timeout_s": 60.0,
         "lifetime_s": 3600.0,
         "input_backlog_s": 5.0,
+        "input_backlog_policy": "drop_oldest",
+        "output_backlog_s": 5.0,
+        "output_backlog_close_s": 30.0,
         "ring_bytes": 16 << 20,
         "takeover_reserve": "auto",
         "deadline_units": 1.0,
         "drain_s": 10.0,
         "gather_s": None,
+        "otlp_endpoint": "",
+        "trace_ratio": 0.01,
         "announce": True,
     }
-    assert main(["api", "--no-auth"]) == 0
+    bounds = ["--input-backlog-policy", "close", "--output-backlog-s", "2", "--output-backlog-close-s", "9"]
+    assert main(["api", "--no-auth", *bounds]) == 0
     assert (api.settings["host"], api.settings["keys"]) == ("127.0.0.1", ())
+    names = ("input_backlog_policy", "output_backlog_s", "output_backlog_close_s")
+    assert [api.settings[name] for name in names] == ["close", 2.0, 9.0]
     assert "parrot" in api.settings["models"]
 
 
@@ -390,6 +426,32 @@ def test_up_without_keys_or_port() -> None:
     assert list(api.command({"url": "http://127.0.0.1:4711"}))[-2:] == ["--port", "4711"]
 
 
+def test_up_with_a_tap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = UpSettings("parrot", 0, {"llm": 1}, tap_dir=tmp_path, tap_mib=7)
+    [tap, llm, api] = specs(settings, "nats://here")
+    command = list(tap.command(None)[3:])
+    assert " ".join(command) == f"tap --write {tmp_path} --tap-mib 7 --model parrot --announce"
+    assert tap.before
+    assert tap.rank > llm.rank > api.rank, "it sees the end of all the others"
+    assert (llm.before, api.before) == (False, False)
+    known = {row.env for row in SETTINGS.values()}
+    assert {name for name in tap.env if name.startswith("DUO_")} <= known, "else tap would refuse to start"
+
+    # What whoever runs `up` has set for taps that print is nothing to it.
+    for variable in ("DUO_JSON", "DUO_KIND", "DUO_SESSION", "DUO_WHOLE", "DUO_COUNT", "DUO_SUBJECT"):
+        monkeypatch.setenv(variable, "1")
+    for variable, value in tap.env.items():
+        monkeypatch.setenv(variable, value)
+    asked: list[Any] = []
+
+    async def run(nats_url: str, folder: Path, **options: Any) -> None:
+        asked.append((nats_url, folder, options["most_bytes"], options["model"]))
+
+    monkeypatch.setattr("duologue.tap.writing.run", run)
+    assert main(command) == 0
+    assert asked == [("nats://here", tmp_path, 7 << 20, "parrot")]
+
+
 def test_options_go_to_where_the_model_knows_them() -> None:
     found = manifest("parrot")
     assert split_options(found, {"row_ms": 1, "loop": True}) == ({"row_ms": 1}, {"loop": True})
@@ -438,7 +500,9 @@ def test_up_tells_what_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert asked[0].env == {"DUO_LOG_LEVEL": "info", "DUO_LOG_FORMAT": "auto"}
 
     assert main(["--log-level", "debug", "up"]) == 0
-    assert "http://127.0.0.1:8701" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "http://127.0.0.1:8701" in shown
+    assert "DUO_NATS=nats://here duologue top" in shown
     assert asked[1].env == {"DUO_LOG_LEVEL": "debug", "DUO_LOG_FORMAT": "text"}
 
 
@@ -453,6 +517,63 @@ def test_up_fails_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert main(["up", "--json", "--model", "nobody"]) == 1
     assert "no model 'nobody'" in capsys.readouterr().err
     assert main(["up", "--nats", "nats://x", "--data-dir", "d"]) == 1
+
+
+# ---------------------------------------------------------------- tap and top
+
+
+def test_tap_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    async def run(*settings: Any, **options: Any) -> None:
+        asked.append((*settings, *options.values()))
+        if "ready" in options:
+            options["ready"]()
+
+    monkeypatch.setattr("duologue.tap.watching.run", run)
+    monkeypatch.setattr("duologue.tap.writing.run", run)
+    assert main(["tap"]) == 0
+    assert main(["tap", "duo.v1.*.llm.>", "--kind", "in", "--kind", "ev", "--session", "live_1"]) == 0
+    assert main(["tap", "--json", "--bytes", "--count", "3", "--nats", "nats://there"]) == 0
+    assert [found for (found,) in asked] == [
+        TapSettings("nats://127.0.0.1:4222", subjects.KINDS),
+        TapSettings("nats://127.0.0.1:4222", ("in", "ev"), "duo.v1.*.llm.>", "live_1"),
+        TapSettings("nats://there", subjects.KINDS, as_json=True, whole=True, count=3),
+    ]
+
+
+def test_tap_writes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Any] = []
+
+    async def run(nats_url: str, folder: Path, *, most_bytes: int, model: str | None, ready: Any) -> None:
+        asked.append((nats_url, folder, most_bytes, model))
+        ready()
+
+    monkeypatch.setattr("duologue.tap.writing.run", run)
+    folder = tmp_path / "new" / "folder"
+    assert main(["tap", "--write", str(folder), "--model", "m", "--tap-mib", "2", "--nats", "nats://x"]) == 0
+    assert asked == [("nats://x", folder, 2 << 20, "m")]
+    assert json.loads(capsys.readouterr().out) == {"ready": True, "role": "tap", "writes": str(folder)}
+    assert folder.stat().st_mode & 0o077 == 0, "audio is nobody else's"
+    assert main(["tap", "--write", str(folder), "--no-announce"]) == 0
+    assert capsys.readouterr().out == ""
+    (tmp_path / "file").touch()
+    assert main(["tap", "--write", str(tmp_path / "file")]) == 1
+    assert "file: File exists" in capsys.readouterr().err
+
+
+def test_top_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[TopSettings] = []
+
+    async def run(settings: TopSettings, console: Any, write: Any) -> None:
+        asked.append(settings)
+
+    monkeypatch.setattr("duologue.top.live.run", run)
+    assert main(["top"]) == 0
+    assert main(["top", "--once", "--json", "--nats", "nats://there"]) == 0
+    assert asked == [TopSettings("nats://127.0.0.1:4222"), TopSettings("nats://there", True, True)]
 
 
 # ---------------------------------------------------------------- offline
@@ -557,6 +678,15 @@ def recording(tmp_path: Path) -> Path:
     return tmp_path / "talk.wav"
 
 
+def test_talk_does_not_talk_for_nothing(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A conversation was held to its end before it turned out that the answer could not be saved."""
+    monkeypatch.setattr("duologue.cli.talk._choose", lambda *_: pytest.fail("it went on"))
+    assert main(["talk", str(recording), "--out", str(recording.parent / "missing" / "reply.wav")]) == 1
+    assert "no such directory" in capsys.readouterr().err
+
+
 def test_talk_prints_one_json_object(
     recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -583,6 +713,7 @@ def test_talk_prints_one_json_object(
         "usage_seconds": 0.0,
         "close_reason": "close_requested",
         "out": str(out),
+        "format": "pcm24k",
     }
     assert (read_wav(out).samples * 32768).tolist() == list(range(3840))
     [connected] = server.connected
@@ -592,7 +723,7 @@ def test_talk_prints_one_json_object(
         "api_key": "k",
         "instructions": None,
         "voice": None,
-        "rate": 24000,
+        "form": PCM_24K,
     }
     [(pcm16, options)] = server.streamed
     assert pcm16.tolist() == list(range(3840))
@@ -609,6 +740,19 @@ def test_talk_settings(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert (options["chunk_bytes"], options["pace"], options["unit_samples"]) == (3200, None, 16000)
     assert options["window_s"] == 2.0
     assert server.connected[0]["model"] == "slow"
+    assert server.connected[0]["form"] == PCM_16K
+
+
+def test_talk_in_telephones_formats(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(monkeypatch)
+    for name, form in (("pcmu", PCMU), ("pcma", PCMA), ("pcm16k", PCM_16K)):
+        assert main(["talk", str(recording), "--format", name, "--chunk-ms", "20"]) == 0
+        assert server.connected[-1]["form"] == form
+        pcm16, options = server.streamed[-1]
+        assert len(pcm16) == 3840 * form.rate // 24000
+        assert options["chunk_bytes"] == form.bytes_per_s // 50
+        assert options["unit_samples"] == form.rate * 8 // 100
+    assert main(["talk", str(recording), "--format", "pcmu", "--chunk-bytes", "1"]) == 0
 
 
 def test_talk_shows_the_conversation(

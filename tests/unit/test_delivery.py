@@ -142,6 +142,9 @@ def test_a_repair_of_what_was_never_sent_is_none() -> None:
     it.sent = 4
     it.on_ack(4, WINDOW, 0, True, 100.0)
     assert it.sent == 4
+    it.sent = 6
+    it.on_ack(4, WINDOW, 0, True, 100.0)
+    assert it.sent == 4, "nor does it put off one that is"
 
 
 def test_silence_makes_it_send_again_less_and_less_often() -> None:
@@ -153,14 +156,18 @@ def test_silence_makes_it_send_again_less_and_less_often() -> None:
         while it.overdue(3, now) is None:
             now += 0.001
         waits.append(now - begun)
-        assert it.sent == 1, "what follows is sent again once the first is acknowledged"
+        assert it.sent == 3, "nothing but the first is sent again"
     doubling = [min(RESEND_S * 2**n, RESEND_MAX_S) for n in range(6)]
     assert waits == pytest.approx(doubling, abs=0.002)
     assert waits[-1] == pytest.approx(RESEND_MAX_S, abs=0.002)
     it.on_ack(1, WINDOW, 0, False, now)
+    assert it.sent == 1, "what follows is sent again once the first is acknowledged"
     it.sent = 3
+    it.on_ack(2, WINDOW, 0, False, now)
+    assert it.sent == 3, "and only then"
+    it.on_ack(1, WINDOW, 0, False, now)
     assert it.overdue(3, now + RESEND_S - 0.001) is None
-    assert it.overdue(3, now + RESEND_S) == 1
+    assert it.overdue(3, now + RESEND_S) == 2
 
 
 def test_nothing_under_way_is_never_overdue() -> None:

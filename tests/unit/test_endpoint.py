@@ -160,8 +160,20 @@ def test_what_is_held_is_bounded() -> None:
     for unit in range(5 * WINDOW):
         it.end.offer(SENDER, envelope(unit, (1, 8)))
     assert it.end.counts[Verdict.HELD] == 10 * WINDOW
+    assert len(it.end._held) == 2 * WINDOW
     it.wire((NEW, 0), ((1, 8), WINDOW))
     assert it.arrived == list(range(WINDOW))
+
+
+def test_what_waited_too_long_makes_room() -> None:
+    it = Receiver()
+    for unit in range(2 * WINDOW):
+        it.end.offer(SENDER, envelope(unit, (1, 6)))
+    it.clock.now += HOLD_S
+    it.end.check()
+    it.end.offer(SENDER, envelope(0, NEW))
+    it.wire((NEW, 0))
+    assert it.arrived == [0]
 
 
 def test_units_that_come_before_any_route_are_held() -> None:
@@ -246,6 +258,21 @@ def test_what_is_not_acknowledged_is_sent_again_one_unit_first() -> None:
     assert it.post.numbers() == [1, 2]
     it.end.on_ack(ack(3))
     assert it.after(10.0) == []
+
+
+def test_a_stalled_receiver_is_not_sent_everything_again_with_each_new_unit() -> None:
+    """The resend of the first unit took the others for unsent, so that the next unit made sent them all: ten times
+    what the live audio is, to a worker that stands still, and through the bus that everybody shares."""
+    it = Sender()
+    it.emit(3)
+    it.post.numbers()
+    assert it.after(RESEND_S + 0.01) == [0]
+    it.emit(1)
+    assert it.post.numbers() == [3]
+    it.end.on_ack(ack(1))
+    assert it.post.numbers() == [1, 2, 3]
+    it.end.on_ack(ack(2))
+    assert it.post.numbers() == []
 
 
 def test_patience_begins_with_what_is_sent_first() -> None:

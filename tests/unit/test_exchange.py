@@ -488,3 +488,21 @@ def test_just_reconnected_a_503_proves_nothing() -> None:
         assert bench.suspected == ["llm.gone"]
 
     play(script)
+
+
+def test_a_role_that_a_sender_makes_up_becomes_no_label() -> None:
+    """Labels live as long as the process: whoever may publish could fill its memory with them.  Such a bundle is
+    malformed."""
+
+    async def scenario() -> None:
+        async with Bench() as bench:
+            bench.receiver("live_x")
+            for number in range(100):
+                unit = m.Envelope(m.WIRE, "live_x", "encoder", "llm", number, SENT_BY, TO, m.Features())
+                bundle = m.Bundle(m.WIRE, f"made{number}.up", [unit])
+                bench.transport.publish(subjects.inbox(LLM), m.encode(bundle))
+            await asyncio.sleep(0.1)
+
+    run_virtual(scenario())
+    roles = {sample.labels["role"] for sample in next(iter(telemetry.HOP_SECONDS.collect())).samples}
+    assert roles <= {*telemetry.ROLES.values(), "other"}

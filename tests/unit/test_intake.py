@@ -264,12 +264,28 @@ def test_a_client_that_is_far_ahead_is_read_no_further() -> None:
     run_virtual(main())
 
 
+def test_a_large_append_is_waited_out() -> None:
+    async def main() -> None:
+        bench = Bench(wired=False)
+        bench.append(4 * BACKLOG + 2)
+        reading = asyncio.create_task(bench.intake.room())
+        for unit in range(2):
+            bench.intake.answered(unit)
+            await asyncio.sleep(1)
+            assert not reading.done()
+        bench.intake.answered(2)
+        await asyncio.wait_for(reading, 0.001)
+
+    run_virtual(main())
+
+
 def test_a_session_that_is_over_holds_nobody() -> None:
     async def main() -> None:
         bench = Bench(wired=False)
         bench.append(4 * BACKLOG)
         reading = asyncio.create_task(bench.intake.room())
         await asyncio.sleep(1)
+        assert not reading.done()
         bench.intake.release()
         await asyncio.wait_for(reading, 0.001)
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duologue.audio.formats import FORMATS, Format
 from duologue.errors import TABLE
-from duologue_api.live.config import MAX_INPUT_BYTES, MAX_INSTRUCTIONS_BYTES, SessionConfig, check
+from duologue_api.live.config import MAX_INPUT_BYTES, MAX_INSTRUCTIONS_BYTES, SessionConfig, check, update
 from duologue_api.live.events import VoiceId
 from duologue_api.live.refused import Refused
 from duologue_api.port import ModelStatus
@@ -150,9 +151,8 @@ def voiced(**fields: Any) -> dict[str, Any]:
         (voiced(audio={"format": {"type": "audio/pcm", "rate": 44100}}), "session.audio.format.rate"),
         (voiced(audio={"format": {"type": "audio/pcm", "rate": "24000"}}), "session.audio.format.rate"),
         (voiced(audio={"format": {"type": "audio/pcmu", "rate": 24000}}), "session.audio.format.rate"),
-        (voiced(audio={"format": {"type": "audio/pcm", "rate": 16000}}), "session.audio.format"),
-        (voiced(audio={"format": {"type": "audio/pcmu", "rate": 8000}}), "session.audio.format"),
-        (voiced(audio={"format": {"type": "audio/pcma", "rate": 8000}}), "session.audio.format"),
+        (voiced(audio={"format": {"type": "audio/pcm", "rate": 8000}}), "session.audio.format.rate"),
+        (voiced(audio={"format": {"type": "audio/pcma", "rate": 16000}}), "session.audio.format.rate"),
         (voiced(audio={"output": {"voice": 5}}), "session.audio.output.voice"),
         (voiced(audio={"output": {"voice": ["wren"]}}), "session.audio.output.voice"),
         (voiced(audio={"output": {"voice": "boomer"}}), "session.audio.output.voice"),
@@ -219,13 +219,27 @@ def test_a_wrong_value_is_named(session: Any, param: str) -> None:
 
 def test_an_unknown_model_is_answered_with_those_there_are() -> None:
     with pytest.raises(Refused, match="voiced, plain") as refused:
-        check({"model": "gpt-live-1"}, MODELS)
+        check({"model": "other"}, MODELS)
     assert (refused.value.code, refused.value.param) == ("model_not_found", "session.model")
 
 
-def test_an_unserved_format_is_answered_with_those_there_are() -> None:
-    with pytest.raises(Refused, match="audio/pcm 24000"):
-        resolve(audio={"format": {"type": "audio/pcm", "rate": 16000}})
+@pytest.mark.parametrize("name", ["gpt-live-1", "gpt-live-1-mini", "gpt-live-2-2026-10-01"])
+def test_openais_own_model_stands_for_the_first(name: str) -> None:
+    config = check({"model": name}, MODELS)
+    assert (config.model, codes(config)) == ("voiced", ["model_mapped"])
+    assert config.resource("live_1", 1).model == "voiced"
+    there = ModelStatus(name, "Is called so", True, (), 1.0)
+    assert check({"model": name}, (*MODELS, there)).model == name
+    with pytest.raises(Refused, match="none"):
+        check({"model": name}, ())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gpt-live-transcribe", "gpt-live-", "gpt-live", "gpt-realtime-2", "x-gpt-live-1", "gpt-live-1\n", ""],
+)
+def test_no_other_name_stands_for_a_model(name: str) -> None:
+    assert refusal({"model": name}) == ("model_not_found", "session.model")
 
 
 def test_what_is_long_is_not_quoted_back() -> None:
@@ -286,6 +300,13 @@ def outcome(session: Any) -> SessionConfig | Refused:
 
 
 # ---------------------------------------------------------------- what is accepted
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_all_formats_are_served(form: Format) -> None:
+    config = resolve(audio={"format": {"type": form.type, "rate": form.rate}})
+    assert (config.format.type, config.format.rate) == (form.type, form.rate)
+    assert config.notices == ()
 
 
 @pytest.mark.parametrize(
@@ -385,3 +406,144 @@ def test_an_mcp_tools_authorization_is_kept_but_not_echoed() -> None:
     echoed = config.resource("live_x", 1).delegation["responses"]
     assert echoed == {"model": "m", "tools": [{"type": "mcp", "server_label": "x"}, {"type": "web_search"}]}
     assert "hidden" not in json.dumps(echoed)
+
+
+# ---------------------------------------------------------------- updates
+
+
+def trigger(side: str) -> dict[str, Any]:
+    return {
+        "type": "decisions",
+        "event_type": f"session.{side}_transcript.delta",
+        "decisions": questions(type="predicate", instructions="?"),
+    }
+
+
+BEFORE = resolve(
+    delegation={
+        "type": "responses",
+        "acknowledgement_delay_ms": 400,
+        "responses": {
+            "model": "m",
+            "instructions": "i",
+            "tools": [{"type": "web_search"}],
+            "reasoning": {"effort": "low"},
+        },
+    },
+    triggers=[trigger("input")],
+)
+
+
+@pytest.mark.parametrize(
+    ("delegation", "expected"),
+    [
+        (None, {}),
+        ({}, {}),
+        ({"type": "responses"}, {}),
+        ({"acknowledgement_delay_ms": 0}, {"acknowledgement_delay_ms": 0}),
+        ({"responses": {}}, {}),
+        ({"responses": {"model": "n"}}, {"responses": {"model": "n"}}),
+        ({"responses": {"instructions": None}}, {"responses": {"instructions": None}}),
+        ({"responses": {"tools": []}}, {"responses": {"tools": []}}),
+        (
+            {"responses": {"tools": [{"type": "function", "name": "f"}]}},
+            {"responses": {"tools": [{"type": "function", "name": "f"}]}},
+        ),
+    ],
+)
+def test_an_update_merges_delegation_and_replaces_lists(delegation: Any, expected: dict[str, Any]) -> None:
+    after = update(BEFORE, {"delegation": delegation})
+    settings = {**BEFORE.delegation["responses"], **expected.get("responses", {})}
+    assert after.delegation == {**BEFORE.delegation, **expected, "responses": settings}
+    assert after.triggers == BEFORE.triggers
+    assert codes(after) == ["unsupported_delegation"] * (delegation is not None)
+    assert BEFORE.delegation["responses"]["model"] == "m", "what was before is as it was"
+
+
+def test_an_update_merges_decisions_too() -> None:
+    asked = {"type": "predicate", "instructions": "?"}
+    before = resolve(
+        delegation={"type": "decisions", "decisions": {"model": "m", "questions": [asked, asked]}}
+    )
+    after = update(before, {"delegation": {"type": "decisions", "decisions": {"questions": [asked]}}})
+    assert after.delegation["decisions"] == {"model": "m", "questions": [asked]}
+
+
+@pytest.mark.parametrize("triggers", [[], [trigger("output")], [trigger("output"), trigger("input")]])
+def test_an_update_replaces_triggers(triggers: list[Any]) -> None:
+    after = update(BEFORE, {"triggers": triggers})
+    assert (after.triggers, after.delegation) == (triggers, BEFORE.delegation)
+    assert codes(after) == ["unsupported_triggers"] * bool(triggers)
+
+
+def test_an_update_of_nothing_changes_nothing() -> None:
+    after = update(BEFORE, {})
+    assert (after.delegation, after.triggers, after.notices) == (BEFORE.delegation, BEFORE.triggers, ())
+    assert after.model == BEFORE.model
+
+
+@pytest.mark.parametrize(
+    ("session", "code", "param"),
+    [
+        (None, "invalid_value", "session"),
+        ([], "invalid_value", "session"),
+        ({"voice": "marin"}, "unknown_parameter", "session.voice"),
+        ({"model": "voiced", "voice": "marin"}, "unknown_parameter", "session.voice"),
+        *[
+            ({name: None}, "immutable_field_update", f"session.{name}")
+            for name in ("model", "instructions", "audio", "input", "store", "safety_identifier", "client")
+        ],
+        (
+            {"delegation": {"type": "client"}},
+            "immutable_field_update",
+            "session.delegation.type",
+        ),
+        ({"delegation": {"type": None}}, "immutable_field_update", "session.delegation.type"),
+        ({"delegation": "responses"}, "invalid_value", "session.delegation"),
+        ({"delegation": {"decisions": {}}}, "unknown_parameter", "session.delegation.decisions"),
+        ({"delegation": {"responses": 5}}, "invalid_value", "session.delegation.responses"),
+        (
+            {"delegation": {"responses": {"temperature": 1}}},
+            "unknown_parameter",
+            "session.delegation.responses.temperature",
+        ),
+        (
+            {"delegation": {"responses": {"model": None}}},
+            "invalid_value",
+            "session.delegation.responses.model",
+        ),
+        (
+            {"delegation": {"responses": {"tools": [{"type": "function"}]}}},
+            "missing_required_parameter",
+            "session.delegation.responses.tools[0].name",
+        ),
+        (
+            {"delegation": {"responses": {"instructions": "x" * (1 << 20)}}},
+            "invalid_value",
+            "session.delegation",
+        ),
+        ({"triggers": None}, "invalid_value", "session.triggers"),
+        ({"triggers": [trigger("input")] * 2}, "invalid_value", "session.triggers"),
+    ],
+)
+def test_an_update_that_is_refused(session: Any, code: str, param: str) -> None:
+    with pytest.raises(Refused) as refused:
+        update(BEFORE, session)
+    assert (refused.value.code, refused.value.param) == (code, param)
+    assert len(refused.value.message) < 400
+
+
+@given(JSON)
+def test_whatever_an_update_says_is_taken_or_refused(session: Any) -> None:
+    try:
+        found: SessionConfig | Refused = update(BEFORE, session)
+    except Refused as refused:
+        found = refused
+    match found:
+        case Refused(code=code, param=str(param)):
+            assert code in TABLE
+            assert param.startswith("session")
+        case SessionConfig() as after:
+            assert update(after, {}).delegation == after.delegation
+        case other:
+            pytest.fail(str(other))

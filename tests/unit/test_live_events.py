@@ -4,7 +4,10 @@ import base64
 import json
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from contract.strict_events import BY_TYPE, strict_event
@@ -59,6 +62,12 @@ def test_audio_is_base64_and_nothing_else() -> None:
     decoded = json.loads(events.encode(events.OutputAudioDelta(delta=bytes(range(256)))))
     assert set(decoded) == {"type", "delta"}
     assert base64.b64decode(decoded["delta"], validate=True) == bytes(range(256))
+
+
+@given(st.binary(max_size=400))
+def test_audio_is_written_as_every_other_event(pcm: bytes) -> None:
+    event = events.OutputAudioDelta(delta=pcm)
+    assert events.encode(event) == msgspec.json.encode(event).decode()
 
 
 def test_zeros_and_empty_texts_are_sent() -> None:

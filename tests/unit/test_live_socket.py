@@ -10,7 +10,9 @@ from starlette.types import Message
 from starlette.websockets import WebSocket
 
 from contract.fake_host import EchoHost
+from duologue.audio.formats import FORMATS, Format
 from duologue_api.live import commands, events
+from duologue_api.live.refused import Refused
 from duologue_api.live.settings import EdgeSettings
 from duologue_api.live.socket import STEPS, State, serve
 from duologue_api.port import Client
@@ -20,7 +22,15 @@ pytestmark = pytest.mark.unit
 START = {"type": "session.start", "session": {"model": "echo"}}
 APPEND = {"type": "session.input_audio.append", "audio": "AAA="}
 CLOSE = {"type": "session.close"}
-FRAMES = {commands.Start: START, commands.Append: APPEND, commands.Close: CLOSE}
+MUTE = {"type": "session.input_audio.mute"}
+UPDATE = {"type": "session.update", "session": {"triggers": []}}
+FRAMES = {
+    commands.Start: START,
+    commands.Append: APPEND,
+    commands.Mute: MUTE,
+    commands.Update: UPDATE,
+    commands.Close: CLOSE,
+}
 WAY: dict[State, list[dict[str, Any]]] = {
     State.WAITING: [],
     State.STARTED: [START],
@@ -79,7 +89,9 @@ class DeafHost(EchoHost):
         session = super().connect(client)
         session.calls = []
         session.start = lambda config, event_id: session.calls.append(commands.Start)
-        session.append = lambda pcm, event_id: session.calls.append(commands.Append)
+        session.append = lambda audio, event_id: session.calls.append(commands.Append)
+        session.mute = lambda on, event_id: session.calls.append(commands.Mute)
+        session.update = lambda config, event_id: session.calls.append(commands.Update)
         session.request_close = lambda event_id: session.calls.append(commands.Close)
         return session
 
@@ -132,6 +144,101 @@ def test_a_step_out_of_place_is_answered(state: State, command: type[commands.Co
     run(test)
 
 
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_whole_samples_are_those_of_the_sessions_format(form: Format) -> None:
+    audio = {"format": {"type": form.type, "rate": form.rate}}
+    start = {"type": "session.start", "session": {"model": "echo", "audio": audio}}
+    odd = {"type": "session.input_audio.append", "audio": "AAAA", "event_id": "odd"}
+
+    async def test() -> None:
+        host = EchoHost()
+        peer = Peer(start, odd, APPEND, CLOSE)
+        await peer.serve(host)
+        errors = [event["error"]["code"] for event in peer.events if event["type"] == "error"]
+        assert errors == ["invalid_audio"] * (form.sample_bytes == 2)
+        assert len(host.sessions[0].heard) == 2 + 3 * (form.sample_bytes == 1)
+        assert peer.close == (1000, "close_requested")
+
+    run(test)
+
+
+def test_what_is_dropped_is_told_in_time_of_the_sessions_format() -> None:
+    audio = {"format": {"type": "audio/pcmu", "rate": 8000}}
+
+    async def test() -> None:
+        host = EchoHost()
+        peer = Peer({"type": "session.start", "session": {"model": "echo", "audio": audio}})
+        serving = asyncio.create_task(peer.serve(host, output_backlog_s=1.0))
+        await peer.news.get()
+        peer.writable.clear()
+        client = host.sessions[0].client
+        client.send(events.OutputAudioDelta(delta=bytes(80)))
+        await asyncio.sleep(0)  # the writer has it, and waits
+        for _ in range(10):
+            client.send(events.OutputAudioDelta(delta=bytes(1600)))
+        client.end(1000, "over")
+        peer.writable.set()
+        await serving
+        [error] = [event["error"] for event in peer.events if event["type"] == "error"]
+        assert " 1000 ms " in error["message"]
+
+    run(test)
+
+
+def test_updates_add_up_and_a_bad_one_changes_nothing() -> None:
+    delegation = {"type": "responses", "responses": {"model": "m"}}
+    start = {"type": "session.start", "session": {"model": "echo", "delegation": delegation}}
+
+    def updating(event_id: str, **session: Any) -> dict[str, Any]:
+        return {"type": "session.update", "event_id": event_id, "session": session}
+
+    async def test() -> None:
+        peer = Peer(
+            start,
+            updating("a", delegation={"responses": {"instructions": "i"}}),
+            updating("b", delegation={"responses": {"tools": []}}, voice="marin"),
+            updating("c", model="mute"),
+            updating("d", delegation={"responses": {"model": "n"}}),
+            CLOSE,
+        )
+        await peer.serve(EchoHost())
+        answers = [event for event in peer.events if event.get("client_event_id")]
+        assert [(event["type"], event["client_event_id"]) for event in answers] == [
+            ("session.updated", "a"),
+            ("error", "b"),
+            ("error", "c"),
+            ("session.updated", "d"),
+        ]
+        assert [event["error"]["param"] for event in answers[1:3]] == ["session.voice", "session.model"]
+        assert answers[-1]["session"]["delegation"]["responses"] == {"model": "n", "instructions": "i"}
+
+    run(test)
+
+
+def test_what_a_session_refuses_is_answered() -> None:
+    class Reluctant(EchoHost):
+        def connect(self, client: Client) -> Any:
+            session = super().connect(client)
+
+            def refuse(_: Any, event_id: str | None) -> None:
+                raise Refused("invalid_event", "Not now.", event_id=event_id)
+
+            session.mute = session.update = refuse  # type: ignore[method-assign]
+            return session
+
+    async def test() -> None:
+        peer = Peer(START, {**MUTE, "event_id": "m"}, {**UPDATE, "event_id": "u"}, CLOSE)
+        await peer.serve(Reluctant())
+        errors = [event for event in peer.events if event["type"] == "error"]
+        assert [(event["error"]["code"], event["client_event_id"]) for event in errors] == [
+            ("invalid_event", "m"),
+            ("invalid_event", "u"),
+        ]
+        assert peer.close == (1000, "close_requested")
+
+    run(test)
+
+
 def test_a_client_that_takes_nothing_is_given_up_and_its_session_told() -> None:
     async def test() -> None:
         host = EchoHost()
@@ -180,7 +287,9 @@ def test_a_client_may_go_while_there_is_no_room() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("where", ["connect", "start", "append", "request_close", "room", "disconnected"])
+@pytest.mark.parametrize(
+    "where", ["connect", "start", "append", "mute", "update", "request_close", "room", "disconnected"]
+)
 def test_a_bug_anywhere_ends_the_session_with_a_word(where: str, capsys: pytest.CaptureFixture[str]) -> None:
     def bug(*_: Any) -> Any:
         raise RuntimeError("what the client said")
@@ -195,7 +304,7 @@ def test_a_bug_anywhere_ends_the_session_with_a_word(where: str, capsys: pytest.
 
     async def test() -> None:
         host = BuggyHost()
-        peer = Peer(START, APPEND, CLOSE)
+        peer = Peer(START, APPEND, MUTE, UPDATE, CLOSE)
         await peer.serve(host)
         if where == "disconnected":
             assert peer.close == (1000, "close_requested")
@@ -205,7 +314,7 @@ def test_a_bug_anywhere_ends_the_session_with_a_word(where: str, capsys: pytest.
             assert [session.gone for session in host.sessions] == [1] * (where != "connect")
 
     run(test)
-    logged = capsys.readouterr().out
+    logged = "".join(capsys.readouterr())
     assert "RuntimeError" in logged
     assert "client said" not in logged
 

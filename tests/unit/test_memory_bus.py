@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duologue.bus import memory
-from duologue.bus.memory import DELIVER, DROP, LATENCY_S, Fate, MemoryBus, MemoryTransport, Passage, matches
+from duologue.bus.memory import DELIVER, DROP, LATENCY_S, Fate, MemoryBus, MemoryTransport, Passage
+from duologue.bus.subjects import matches
 from duologue.bus.transport import (
     Entry,
     Message,

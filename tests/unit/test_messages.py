@@ -28,13 +28,16 @@ from duologue.bus.messages import (
     Heartbeat,
     Inflow,
     Malformed,
+    Number,
     Speech,
     Struct,
+    Suspect,
     Tensor,
     decode,
     decode_control,
     encode,
 )
+from duologue.bus.subjects import Address
 
 pytestmark = pytest.mark.unit
 
@@ -50,6 +53,8 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
     int: INT64,
     str: st.text(max_size=8),
+    Address: st.from_regex(r"(api|llm)\.[-_a-zA-Z0-9]{1,20}", fullmatch=True),
+    Number: st.integers(0, 2**53),
     float: st.floats(allow_nan=False),
     bool: st.booleans(),
     bytes: st.binary(max_size=16),
@@ -313,3 +318,29 @@ def test_a_body_is_named_arrays_and_the_marker_has_none() -> None:
     np.testing.assert_array_equal(body.arrays()["pcm"], pcm)
     assert Speech().marker
     assert decode(encode(Speech()), Speech) == Speech.of({})
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "api",
+        "api.",
+        ".x",
+        "api.a b",
+        "api.x\r\nPUB a 0",
+        "api.x\n",
+        "api.>",
+        "api.*",
+        "nobody.x",
+        "api." + "x" * 5000,
+    ],
+)
+def test_what_nobody_can_be_reached_at_is_malformed(address: str) -> None:
+    """A process answered a message from `api.xxxx…` with 5,000 characters; nats-server closed its connection for good
+    (maximum control line exceeded), and the process ended with all its sessions."""
+    for message, kind in ((Bundle(1, address, []), Bundle), (Acks(1, address, []), Acks)):
+        with pytest.raises(Malformed):
+            decode(encode(message), kind)
+    with pytest.raises(Malformed):
+        decode_control(encode(Suspect(1, address)))

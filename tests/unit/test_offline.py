@@ -38,7 +38,7 @@ def test_every_boundary_is_there_for_every_unit() -> None:
         "features": (25, 1920),
         "active": (25,),
         "condition": (25, 1920),
-        "k": (25,),
+        "first": (25,),
         "codes": (25, 1920),
         "pcm16": (48_000,),
     }

@@ -322,6 +322,20 @@ def test_a_worker_that_dies_while_it_opens_is_passed_over(alone: bool) -> None:
     play(script)
 
 
+def test_a_worker_that_has_just_died_is_not_full() -> None:
+    """Its last heartbeat is fresh, but nobody listens there."""
+
+    async def script(bench: Bench) -> None:
+        await bench.others("llm")
+        dead = await bench.worker("llm.dead")
+        dead.transport.blink(float("inf"))
+        code, _ = await bench.refused(bench.opening())
+        assert code == "model_unavailable"
+        assert bench.clock() < 0.1
+
+    play(script)
+
+
 def test_a_worker_that_falls_silent_while_it_opens_is_passed_over() -> None:
     """Its subscriptions are there, but nothing that it says arrives."""
 

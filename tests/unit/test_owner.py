@@ -76,6 +76,17 @@ def test_options_that_the_model_does_not_know_make_no_owner() -> None:
         )
 
 
+def test_without_an_addressee_it_does_not_step() -> None:
+    """A claim whose route lacked the next stage was stepped all the same, and the worker took the `KeyError` for a
+    broken model: it ended, with everybody's sessions."""
+    owner, *_ = owned("llm")
+    del owner.endpoint.outlets["talker"], owner.endpoint.rings["talker"]
+    give(owner, "encoder", 0)
+    assert owner.due() is None
+    owner.endpoint.apply(m.Wiring((1, 2), True, {}, {"talker": [m.Outflow("talker.x", EPOCHS["talker"])]}))
+    assert owner.due() is not None
+
+
 def test_it_steps_when_its_input_is_there() -> None:
     owner, _, _, looks = owned("llm")
     assert owner.due() is None

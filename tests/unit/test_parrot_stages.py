@@ -168,7 +168,7 @@ class Listener:
 
     def said(self) -> list[tuple[int, int, int]]:
         """(unit, unit repeated, k) of every spoken unit; text, record and body must tell the same."""
-        found = []
+        found, k = [], 0
         for number, result in enumerate(self.results):
             body, (kind, m, _) = result.out["talker"], result.record
             assert isinstance(body, Condition)
@@ -176,9 +176,10 @@ class Listener:
             assert result.text == (f" u{m}" if kind == SPEAK else "")
             if not body.marker:
                 assert body.tensors["feature"] == feature(m)
-                k = body.arrays()["k"]
-                assert (k.dtype.str, k.shape) == ("<i8", ())
-                found.append((number, m, int(k)))
+                first = body.arrays()["first"]
+                assert (first.dtype.str, first.shape) == ("|b1", ())
+                k = 1 if first else k + 1
+                found.append((number, m, k))
         return found
 
 
@@ -351,7 +352,7 @@ def test_a_step_follows_a_record(options: dict[str, Any]) -> None:
     result = stepped(it.model, it.state, Unit(9, {"encoder": Features()}, [SPEAK, 2, 0]))
     assert (result.text, result.record) == (" u2", [SPEAK, 2, 0])
     result = stepped(it.model, it.state, Unit(10, {"encoder": Features()}, [SPEAK, 2, 0]))
-    assert result.out["talker"].arrays()["k"] == 3
+    assert not result.out["talker"].arrays()["first"]
     assert stepped(it.model, it.state, Unit(11, {"encoder": Features()})).record == [SPEAK, 3, 0]
 
 
@@ -364,7 +365,7 @@ def test_a_record_without_inputs_is_followed_with_zeros() -> None:
     result = stepped(model, state, Unit(23, {"encoder": Features()}, [SPEAK, 5, 0]))
     assert result.text == " u5"
     arrays = result.out["talker"].arrays()
-    assert arrays["k"] == 3
+    assert not arrays["first"]
     assert not arrays["feature"].any()
     assert stepped(model, state, Unit(24, {"encoder": Features()})).record == [LISTEN, 0, 0]
 
@@ -397,17 +398,22 @@ def test_a_newer_context_start_applies_after_the_history() -> None:
 # ---------------------------------------------------------------- talker
 
 
-def condition(number: int, k: int, record: Any = None) -> Unit:
-    arrays = {"feature": np.full(N, 0.25), "k": np.array(k, np.int64)}
+def condition(number: int, first: bool, record: Any = None) -> Unit:
+    arrays = {"feature": np.full(N, 0.25), "first": np.array(first)}
     return Unit(number, {"llm": Condition.of(arrays)}, record)
 
 
 def test_the_gain_rises_and_a_draw_varies_it() -> None:
     model = talker.load({})
     state = opened(model, Start(seed=77))
-    for k, rise in ((1, 0.6), (2, 0.7), (4, 0.9), (5, 1.0), (6, 1.0), (400, 1.0)):
-        result = stepped(model, state, condition(40 + k, k))
-        d = draw(77, 40 + k, "talker", 0)
+    rises = (0.6, 0.7, 0.8, 0.9, 1.0, 1.0, 1.0)
+    # The second utterance follows the first at once; before the third there is a pause.
+    units = [(40 + n, n % 7 == 0, rise) for n, rise in enumerate(rises * 2)]
+    for number, first, rise in [*units, (60, True, 0.6), (61, False, 0.7)]:
+        if number == 60:
+            stepped(model, state, Unit(59, {"llm": Condition()}))
+        result = stepped(model, state, condition(number, first))
+        d = draw(77, number, "talker", 0)
         assert result.record == d
         assert set(result.out) == {"codec"}
         samples = result.out["codec"].arrays()["samples"]
@@ -416,10 +422,10 @@ def test_the_gain_rises_and_a_draw_varies_it() -> None:
 
 def test_a_known_draw_is_used() -> None:
     model = talker.load({})
-    result = stepped(model, opened(model), condition(3, 5, 0.5))
+    result = stepped(model, opened(model), condition(3, True, 0.5))
     assert result.record == 0.5
-    assert (result.out["codec"].arrays()["samples"] == 0.25).all()
-    assert stepped(model, opened(model), condition(3, 5, 0.0)).record == 0.0
+    assert (result.out["codec"].arrays()["samples"] == 0.25 * 0.6).all()
+    assert stepped(model, opened(model), condition(3, True, 0.0)).record == 0.0
 
 
 def test_a_listening_talker_draws_nothing() -> None:
@@ -431,7 +437,7 @@ def test_a_listening_talker_draws_nothing() -> None:
 
 def test_in_the_loop_the_draw_goes_to_the_llm() -> None:
     model = talker.load({})
-    result = stepped(model, opened(model, Start(seed=1, options={"loop": "true"})), condition(3, 1))
+    result = stepped(model, opened(model, Start(seed=1, options={"loop": "true"})), condition(3, True))
     d = result.out["llm"].arrays()["d"]
     assert (d.dtype.str, d.shape, float(d)) == ("<f8", (), result.record)
     assert parity(0.5 + 2.0**-53) == 1
@@ -500,7 +506,7 @@ def random_codes(number: int, rng: np.random.Generator) -> Unit:
 
 
 def random_condition(number: int, rng: np.random.Generator) -> Unit:
-    arrays = {"feature": rng.standard_normal(N), "k": np.array(rng.integers(1, 9), np.int64)}
+    arrays = {"feature": rng.standard_normal(N), "first": np.array(rng.random() < 0.2)}
     return Unit(number, {"llm": Condition.of(arrays) if rng.random() < 0.6 else Condition()})
 
 
@@ -554,8 +560,8 @@ BAD: dict[str, list[Mapping[str, AnyBody]]] = {
     "talker": [
         {},
         {"llm": Condition.of({"feature": np.zeros(N)})},
-        {"llm": Condition.of({"feature": np.zeros(N), "k": np.zeros(1, np.int64)})},
-        {"llm": Condition.of({"feature": np.full(N, np.nan), "k": np.array(1, np.int64)})},
+        {"llm": Condition.of({"feature": np.zeros(N), "first": np.zeros(1, bool)})},
+        {"llm": Condition.of({"feature": np.full(N, np.nan), "first": np.array(True)})},
     ],
     "codec": [
         {},
@@ -592,7 +598,7 @@ def test_a_bad_record_of_the_llm(record: Any) -> None:
 @pytest.mark.parametrize("record", [1.0, -0.1, float("nan"), "0.5", [0.5], 1])
 def test_a_bad_record_of_the_talker(record: Any) -> None:
     model = talker.load({})
-    assert isinstance(model.step([(opened(model), condition(0, 1, record))])[0], SessionError)
+    assert isinstance(model.step([(opened(model), condition(0, True, record))])[0], SessionError)
 
 
 def test_bad_options_of_a_session() -> None:
@@ -657,7 +663,8 @@ def test_the_loop_takes_longer() -> None:
 @pytest.mark.parametrize("cut", [1, 7, 19, 20, 25, 37])
 def test_a_filter_folded_from_its_horizon_goes_on_alike(cut: int) -> None:
     units = chain(spoken_input(44), 1)
-    for model, stage, after in ((encoder.load({}), "encoder", "llm"), (codec.load({}), "codec", ROOT)):
+    folded = ((encoder, "encoder", "llm"), (talker, "talker", "codec"), (codec, "codec", ROOT))
+    for model, stage, after in ((module.load({}), stage, after) for module, stage, after in folded):
         live = opened(model)
         for unit in units[stage][:cut]:
             stepped(model, live, unit)
@@ -671,7 +678,8 @@ def test_a_filter_folded_from_its_horizon_goes_on_alike(cut: int) -> None:
 
 
 def test_a_hole_within_the_horizon_is_refused() -> None:
-    for model, make in ((encoder.load({}), heard), (codec.load({}), codes)):
+    made = ((encoder, heard), (talker, lambda u, _: condition(u, False)), (codec, codes))
+    for model, make in ((module.load({}), make) for module, make in made):
         history = [make(u, None) for u in range(19)] + [Unit(19, {})]
         with pytest.raises(SessionError, match="unit 19"):
             opened(model, Start(seed=1, begin=20), history)
@@ -768,11 +776,11 @@ def test_the_manifest() -> None:
 
 def test_boundaries_have_one_shape_for_speech_and_markers() -> None:
     x = np.arange(N) / N
-    k = np.array(3, np.int64)
+    first = np.array(True)
     cases: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
         (ROOT, "encoder", {"pcm": x.astype(np.int16)}, {"input_pcm16": x.astype(np.int16)}),
         ("encoder", "llm", {"feature": x}, {"features": x, "active": np.array(True)}),
-        ("llm", "talker", {"feature": x, "k": k}, {"condition": x, "k": k}),
+        ("llm", "talker", {"feature": x, "first": first}, {"condition": x, "first": first}),
         ("talker", "codec", {"samples": x}, {"codes": x}),
         ("codec", ROOT, {"pcm": x.astype(np.int16)}, {"pcm16": x.astype(np.int16)}),
     ]

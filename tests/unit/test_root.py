@@ -23,7 +23,8 @@ from duologue.testing.parrot_reference import reference
 from duologue.testing.signals import bursts
 from duologue.virtual import run_virtual
 from duologue_api.live import events
-from duologue_api.root import DRAIN_S, GONE_S, SUSPENDED_S, USAGE_S
+from duologue_api.liveness import GONE_S, SUSPENDED_S
+from duologue_api.root import DRAIN_S, USAGE_S
 from duologue_api.table import State
 from recorder import Recorder, config
 
@@ -128,6 +129,21 @@ def fail_at(call: Call, stage: str, unit: int, code: str = "session_failed") -> 
 
 
 # ---------------------------------------------------------------- a session
+
+
+def test_any_seed_will_do() -> None:
+    """With a seed of more than 64 bits no session could be opened: no message holds such a number."""
+
+    async def pcm(seed: int) -> bytes:
+        async with InProcess("parrot", seed=seed) as deployment:
+            call = Call(deployment)
+            await call.started()
+            await call.say()
+            await call.units(24)
+            call.root.request_close(None)
+            return b"".join(call.client.units)
+
+    assert run_virtual(pcm(2**64 + SEED)) == run_virtual(pcm(SEED)) != run_virtual(pcm(SEED + 1))
 
 
 def test_a_session_is_answered_unit_by_unit_and_closed() -> None:

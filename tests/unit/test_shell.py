@@ -322,6 +322,9 @@ def test_a_worker_that_stops_frees_everything_and_is_heard_no_more() -> None:
         await worker.claim("live_b")
         await worker.shell.stop()
         beats = len(worker.beats)
+        await asyncio.sleep(0.1)
+        told = {(failed.sid, failed.message) for failed in worker.heard(m.Failed)}
+        assert told == {(sid, "its worker ended") for sid in ("live_a", "live_b")}
         await asyncio.sleep(5)
         assert len(worker.beats) <= beats + 1
         assert worker.owners == []

@@ -73,7 +73,7 @@ def opened(model: Any, start: Start, history: History) -> Any:
 
 
 def fresh(model: Any, owner: Any, records: list[Any]) -> Any:
-    return opened(model, Start(SEED + 1, owner.start.options, begin=SWAP), History())
+    return opened(model, Start(SEED, owner.start.options, begin=SWAP), History())
 
 
 def from_records(model: Any, owner: Any, records: list[Any]) -> Any:

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duologue.bus import subjects
-from duologue.bus.memory import matches
-from duologue.bus.subjects import BadToken
+from duologue.bus.subjects import BadToken, matches
 
 pytestmark = pytest.mark.unit
 

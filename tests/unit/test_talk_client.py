@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from duologue.audio.formats import FORMATS, PCM_24K, PCMA, PCMU, Format
 from duologue.client.address import Address, BadUrl
 from duologue.client.catalogue import Model, _parse
 from duologue.client.events import (
@@ -130,34 +131,42 @@ def test_refusals_by_http() -> None:
 
 class Echo:
     """A session that answers every whole unit of input with the same audio, `delay_s` later, and notes when what
-    came.  From unit `stuck_at` on it does not answer; with `never_ends` it does not close."""
+    came.  From unit `stuck_at` on it does not answer; with `never_ends` it does not close; with `holds_back` it answers
+    so many units by the end, at the latest."""
 
-    session_id, model, rate = "live_1", "echo", RATE
+    session_id, model = "live_1", "echo"
 
     def __init__(
         self,
         *,
+        form: Format = PCM_24K,
         delay_s: float = 0.0,
         stuck_at: int | None = None,
         never_ends: bool = False,
         lost_at: int | None = None,
+        holds_back: int = 0,
     ) -> None:
+        self.format = form
+        self._unit = UNIT * form.rate // RATE
+        self._unit_bytes = self._unit * form.sample_bytes
         self.appends: list[tuple[float, bytes]] = []
         self.answered = 0
         self.most_ahead = 0
         self._delay_s = delay_s
         self._stuck_at, self._never_ends, self._lost_at = stuck_at, never_ends, lost_at
+        self._holds_back = holds_back
         self._input = bytearray()
         self._events: asyncio.Queue[Event | Exception] = asyncio.Queue(100_000)
         self.finished = False
 
-    async def append(self, pcm16: bytes) -> None:
+    async def append(self, audio: bytes) -> None:
         loop = asyncio.get_running_loop()
-        self.appends.append((loop.time(), pcm16))
-        before = len(self._input) // (2 * UNIT)
-        self._input += pcm16
-        self.most_ahead = max(self.most_ahead, len(self._input) // 2 - self.answered)
-        for unit in range(before, len(self._input) // (2 * UNIT)):
+        self.appends.append((loop.time(), audio))
+        before = len(self._input) // self._unit_bytes
+        self._input += audio
+        sent = len(self._input) // self.format.sample_bytes
+        self.most_ahead = max(self.most_ahead, sent - self.answered)
+        for unit in range(before, len(self._input) // self._unit_bytes):
             if unit == self._lost_at:
                 self._events.put_nowait(ConnectionLost(1011, "gone"))
                 raise ConnectionLost(1011, "gone")
@@ -165,10 +174,10 @@ class Echo:
                 loop.call_later(self._delay_s, self._answer)
 
     def _answer(self) -> None:
-        unit = self.answered // UNIT
-        at = unit * 2 * UNIT
-        audio = bytes(self._input[at : at + 2 * UNIT])
-        self.answered += UNIT
+        unit = self.answered // self._unit
+        at = unit * self._unit_bytes
+        audio = bytes(self._input[at : at + self._unit_bytes])
+        self.answered += self._unit
         self.emit(AudioDelta({"type": "session.output_audio.delta"}, audio))
         self.emit(TranscriptDelta({"type": "t"}, f" u{unit}", unit * 80, unit * 80 + 80, unit % 2 == 1))
 
@@ -177,6 +186,8 @@ class Echo:
 
     async def finish(self) -> None:
         self.finished = True
+        while self._holds_back and self.answered < self._holds_back * self._unit:
+            self._answer()
         if not self._never_ends:
             self.emit(Closed({"type": "session.closed"}, "close_requested", 7.0))
 
@@ -245,6 +256,38 @@ def test_an_answer_of_zeros_has_no_first_audio() -> None:
     result = talk(Echo(), 3, silent=3)
     assert result.first_audio_s is None
     assert result.first_audio_lag_s is None
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_any_format(form: Format) -> None:
+    pcm = tone(10)[: 10 * UNIT * form.rate // RATE]
+    unit = UNIT * form.rate // RATE
+    for pace in (1.0, None):
+        echo = Echo(form=form, delay_s=0.03)
+        chunk = 21 * form.sample_bytes
+        result = run_virtual(stream(pcm, echo, unit_samples=unit, chunk_bytes=chunk, pace=pace))
+        assert b"".join(data for _, data in echo.appends) == form.encode(pcm)
+        assert result.pcm16.tolist() == form.decode(form.encode(pcm)).tolist()
+        assert (result.rate, result.input_samples) == (form.rate, len(pcm))
+        assert (result.units_in, result.units_out) == (10, 10)
+        if pace:
+            assert echo.appends[-1][0] == pytest.approx((len(echo.appends) - 1) * 21 / form.rate)
+
+
+def test_silence_of_a_law_is_silence() -> None:
+    pcm = np.zeros(4 * 640, np.int16)
+    result = run_virtual(stream(pcm, Echo(form=PCMA), unit_samples=640))
+    assert (result.units_out, result.first_audio_s) == (4, None)
+    pcm[2 * 640 + 5] = 100
+    result = run_virtual(stream(pcm, Echo(form=PCMA), unit_samples=640, chunk_bytes=80))
+    assert result.first_audio_lag_s == pytest.approx(3 * 0.08 - (2 * 640 + 5) / 8000, abs=0.02)
+
+
+def test_what_a_server_that_resamples_holds_back_comes_with_the_end() -> None:
+    echo = Echo(form=PCMU, stuck_at=22, holds_back=25)
+    result = run_virtual(stream(np.full(25 * 640, 900, np.int16), echo, unit_samples=640))
+    assert (result.units_in, result.units_out) == (25, 25)
+    assert result.seconds < 25 * 0.08 + 0.4, "nobody waited long for it"
 
 
 def test_a_part_of_a_unit_does_not_keep_the_session_open() -> None:

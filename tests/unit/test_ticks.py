@@ -16,6 +16,7 @@ from duologue.stage.engine import InlineEngine, ThreadEngine
 from duologue.stage.model import SessionError
 from duologue.stage.owner import Owner, Phase
 from duologue.stage.ticks import Ticks
+from duologue.stage.watch import Watch
 from duologue.virtual import VirtualLoop, run_virtual
 from scripted import Scripted
 
@@ -48,6 +49,7 @@ class Bench:
             clock=self.loop.time,
             gather_s=GATHER_S,
             limit=LIMIT,
+            watch=Watch("encoder", manifest("parrot")),
             opened=lambda owner: self.opened.append(owner.start.seed),
             failed=self._fail,
             fatal=self.fatal.append,
@@ -233,6 +235,21 @@ def test_an_opening_of_many_quanta_and_steps_take_turns() -> None:
     assert bench.opened == [1, 2]
 
 
+def test_an_opening_goes_on_while_every_batch_is_full() -> None:
+    async def script(bench: Bench) -> None:
+        owners = [bench.open(name) for name in range(LIMIT)]
+        await asyncio.sleep(1)
+        bench.model.quanta = 9
+        for owner in owners:
+            bench.feed(owner, *range(20))
+        bench.open(9)
+        await asyncio.sleep(5)
+
+    bench = play(script, Scripted("encoder", step_s=0.01, open_s=0.01))
+    turns = "".join(str(entry[0])[0] for entry in bench.model.log[LIMIT:])
+    assert turns.lstrip("o").startswith("so" * 9), turns
+
+
 def test_several_openings_take_turns() -> None:
     async def script(bench: Bench) -> None:
         for name in (1, 2, 3):
@@ -384,7 +401,9 @@ def test_a_state_is_freed_when_its_owner_leaves() -> None:
         owner = bench.open(1)
         await bench.settled()
         bench.close(owner)
-        bench.close(owner)
+        bench.ticks.close(owner)
+        await bench.settled()
+        bench.ticks.close(owner)
         await bench.settled()
 
     bench = play(script)

@@ -1,5 +1,6 @@
 """WAV files of every sample format; the expected samples are written by hand."""
 
+import gc
 import io
 import struct
 import wave
@@ -118,3 +119,10 @@ def test_the_file_is_named_in_errors(tmp_path: Path) -> None:
         read_wav(tmp_path / "talk.mp3")
     with pytest.raises(FileNotFoundError):
         read_wav(tmp_path / "absent.wav")
+
+
+def test_a_file_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:
+    """`wave` printed a traceback of its own, from `__del__`, beside the error."""
+    with pytest.raises(FileNotFoundError):
+        write_wav(tmp_path / "missing" / "a.wav", np.zeros(3, np.int16), 8000)
+    gc.collect()

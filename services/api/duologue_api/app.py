@@ -25,6 +25,7 @@ def create_app(
     keys: Sequence[str],
     start_timeout_s: float = 60.0,
     output_backlog_s: float = 5.0,
+    output_backlog_close_s: float = 30.0,
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], float] = time.time,
 ) -> FastAPI:
@@ -32,7 +33,11 @@ def create_app(
 
     `clock`: monotonic seconds; `now`: Unix seconds.
     """
-    settings = EdgeSettings(start_timeout_s=start_timeout_s, output_backlog_s=output_backlog_s)
+    settings = EdgeSettings(
+        start_timeout_s=start_timeout_s,
+        output_backlog_s=output_backlog_s,
+        behind_limit_s=output_backlog_close_s,
+    )
     app = FastAPI(title="Duologue", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, keys=Keys(keys))
     _live(app, host, settings, clock)

@@ -3,21 +3,20 @@
 import hmac
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from duologue_api.answers import refusal
+from duologue_api.origin import objection
 
 SUBPROTOCOL = "openai-live"
 """What a browser asks for beside its key; the one that is echoed."""
 KEY_SUBPROTOCOL = "openai-insecure-api-key."
 """A browser can't set headers on a WebSocket: the key follows this prefix in a subprotocol.  Never echoed."""
 GUARDED = "/v1"
-_DEFAULT_PORTS = {80, 443}
 
 
 class Keys:
@@ -49,56 +48,30 @@ def given_keys(connection: HTTPConnection) -> Iterator[str]:
             yield protocol.removeprefix(KEY_SUBPROTOCOL)
 
 
-def from_here(origin: str | None, host: str) -> bool:
-    """Whether a request with this `Origin` may use an open server on `host` (the `Host` header).  Any web page can
-    reach a server on the loopback of whoever looks at it, so only pages from here or from the loopback pass.
-    Clients that are no browsers send no `Origin`."""
-    if origin is None:
-        return True
-    try:
-        page, here = urlsplit(origin), urlsplit(f"//{host}")
-        ports = [None if port in _DEFAULT_PORTS else port for port in (page.port, here.port)]
-    except ValueError:
-        return False
-    if page.scheme not in ("http", "https") or not page.hostname:
-        return False
-    if _loopback(page.hostname):
-        return True
-    return page.hostname == here.hostname and ports[0] == ports[1]
-
-
-def _loopback(name: str) -> bool:
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
 class Guard:
-    """ASGI middleware before everything under `/v1`: 401 without a key of ours, 403 for a foreign page."""
+    """ASGI middleware: 401 for everything under `/v1` without a key of ours; without keys, 403 for a foreign page
+    whatever it asks for."""
 
     def __init__(self, app: ASGIApp, keys: Keys) -> None:
         self._app = app
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket") or not scope["path"].startswith(GUARDED):
+        answer = self._answer(HTTPConnection(scope)) if scope["type"] in ("http", "websocket") else None
+        if answer is None:
             await self._app(scope, receive, send)
-            return
-        connection = HTTPConnection(scope)
-        if self._keys.open:
-            if from_here(connection.headers.get("origin"), connection.headers.get("host", "")):
-                await self._app(scope, receive, send)
-                return
-            answer = refusal("forbidden", "This open server takes no requests from pages of other sites.")
-        else:
-            if any(self._keys.admit(key) for key in given_keys(connection)):
-                await self._app(scope, receive, send)
-                return
-            answer = refusal("invalid_api_key", "No valid API key: send Authorization: Bearer <key>.")
-        if scope["type"] == "websocket":
+        elif scope["type"] == "websocket":
             await WebSocket(scope, receive, send).send_denial_response(answer)
         else:
             await answer(scope, receive, send)
+
+    def _answer(self, connection: HTTPConnection) -> Response | None:
+        """How the request is refused; `None`: it isn't."""
+        if self._keys.open:
+            why = objection(connection.headers)
+            return refusal("forbidden", why) if why else None
+        if not connection.scope["path"].startswith(GUARDED):
+            return None
+        if any(self._keys.admit(key) for key in given_keys(connection)):
+            return None
+        return refusal("invalid_api_key", "No valid API key: send Authorization: Bearer <key>.")

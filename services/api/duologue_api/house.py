@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from duologue.bus.exchange import Exchange
 from duologue.bus.transport import Transport
 from duologue.models import Manifest
+from duologue.tracing import Tracing
 from duologue_api.admission import Admission
 from duologue_api.placement import Roster
 
@@ -13,16 +14,24 @@ if TYPE_CHECKING:
     from duologue_api.root import Root
 
 
+BacklogPolicy = Literal["drop_oldest", "close"]
+DROP_OLDEST: BacklogPolicy = "drop_oldest"
+"""The oldest input is replaced by silence."""
+CLOSE: BacklogPolicy = "close"
+"""The session ends."""
+
+
 @dataclass(frozen=True)
 class Limits:
-    """`seed` fixes every session's.  `takeover_reserve`: places of each stage that no new session gets; "auto": as
-    many as the largest worker has, where there are several.  `deadline_units`: a session starts only where units are
-    expected to be answered within so many."""
+    """`seed` fixes every session's.  `input_backlog_policy` says what becomes of input beyond `input_backlog_s`.
+    `takeover_reserve`: places of each stage that no new session gets; "auto": as many as the largest worker has, where
+    there are several.  `deadline_units`: a session starts only where units are expected to be answered within so many."""
 
     input_backlog_s: float = 5.0
     lifetime_s: float = 3600.0
     ring_bytes: int = 16 << 20
     seed: int | None = None
+    input_backlog_policy: BacklogPolicy = DROP_OLDEST
     takeover_reserve: int | Literal["auto"] = "auto"
     deadline_units: float = 1.0
 
@@ -35,6 +44,7 @@ class House(Protocol):
     roster: Roster
     admission: Admission
     limits: Limits
+    tracing: Tracing
 
     def clock(self) -> float: ...
 

@@ -14,6 +14,7 @@ from duologue.bus import subjects
 from duologue.bus.exchange import SETTLE_S, Exchange
 from duologue.bus.transport import Message, Transport, Unsubscribe
 from duologue.models import Manifest
+from duologue.tracing import UNTRACED, Tracing
 from duologue_api.admission import Admission
 from duologue_api.house import Limits
 from duologue_api.placement import PROBE_S, Roster
@@ -22,6 +23,8 @@ from duologue_api.root import Root
 
 TICK_S = 0.040
 HEARTBEAT_S = 0.250
+SAMPLE_S = 1.0
+"""Between two looks at the state of each session, for histograms."""
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 log = structlog.get_logger()
@@ -46,9 +49,12 @@ class Pod:
         gather_s: float | None = None,
         rng: random.Random | None = None,
         new_sid: Callable[[], str] = new_sid,
+        address: str | None = None,
+        tracing: Tracing = UNTRACED,
     ) -> None:
         self.transport, self.limits = transport, limits or Limits()
-        self.address = subjects.new_address(subjects.API)
+        self.address = address or subjects.new_address(subjects.API)
+        self.tracing = tracing
         self.roots: dict[str, Root] = {}
         self.state = m.STARTING
         self.empty = asyncio.Event()
@@ -72,7 +78,9 @@ class Pod:
             reserve=self.limits.takeover_reserve,
             deadline_units=self.limits.deadline_units,
         )
-        self.exchange = Exchange(transport, self.address, gather_s=gather_s, suspected=self._suspect)
+        self.exchange = Exchange(
+            transport, self.address, gather_s=gather_s, suspected=self._suspect, wall=tracing.wall
+        )
         self._subscriptions: list[Unsubscribe] = []
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
@@ -88,6 +96,7 @@ class Pod:
         self.state = m.READY
         self._tick()
         self._heartbeat()
+        self._every(SAMPLE_S, self._sample)
 
     def drain(self) -> None:
         """Takes no more sessions; `empty` tells when the last has gone."""
@@ -198,9 +207,16 @@ class Pod:
         for root in list(self.roots.values()):
             root.check()
 
+    def _sample(self) -> None:
+        self._every(SAMPLE_S, self._sample)
+        telemetry.DRAINING.labels(subjects.API).set(self.state == m.DRAINING)
+        for root in self.roots.values():
+            root.sample()
+
     def _heartbeat(self) -> None:
         self._every(HEARTBEAT_S, self._heartbeat)
         self.admission.measure()
         models = {model: m.Places(0, 0) for model in self._manifests}
-        beat = m.Heartbeat(m.WIRE, m.LEDGER, self.address, self.state, models)
+        live = sum(bool(root.places) for root in self.roots.values())
+        beat = m.Heartbeat(m.WIRE, m.LEDGER, self.address, self.state, models, sessions=live)
         self.transport.publish(subjects.heartbeat(self.address), m.encode(beat))

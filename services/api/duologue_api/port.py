@@ -42,16 +42,25 @@ class Session(Protocol):
     session, with `internal_error`."""
 
     def start(self, config: SessionConfig, event_id: str | None) -> None:
-        """Called at most once, before `append` and `request_close`."""
+        """Called at most once, before all others."""
         ...
 
-    def append(self, pcm: bytes, event_id: str | None) -> None:
-        """`pcm`: int16 little-endian at the session's rate, at least one sample.  May come before
-        `session.started` went out."""
+    def append(self, audio: bytes, event_id: str | None) -> None:
+        """`audio`: whole samples in the session's format, at least one.  May come before `session.started` went
+        out, as the two following."""
+        ...
+
+    def mute(self, on: bool, event_id: str | None) -> None:
+        """Mutes the input from here on, or unmutes it.  Raises `Refused`."""
+        ...
+
+    def update(self, config: SessionConfig, event_id: str | None) -> None:
+        """`config`: that of the start, changed (`config.update`); its notices are those of the change.  Raises
+        `Refused`."""
         ...
 
     def request_close(self, event_id: str | None) -> None:
-        """Called at most once; no `append` follows it."""
+        """Called at most once; no `append`, `mute` or `update` follows it."""
         ...
 
     def disconnected(self) -> None:

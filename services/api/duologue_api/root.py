@@ -5,37 +5,39 @@ It runs on the pod's event loop; each method is one message, handled to its end.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
 
 from duologue import telemetry
+from duologue.audio.formats import format_of, pcm_at
 from duologue.bus import messages as m
+from duologue.bus import subjects
 from duologue.bus.endpoint import Endpoint, window_units
 from duologue.draws import seed_of
-from duologue.errors import BROKEN, NORMAL, RETRY, CloseReason, kind
+from duologue.errors import BROKEN, NORMAL, RETRY, CloseReason, kind, place_of
 from duologue.models import ROOT, STAGES
 from duologue.session.chronicler import Chronicler
 from duologue.session.record import ACTIVE, CLOSED, SessionRecord
-from duologue_api.house import House
+from duologue_api.house import CLOSE, House
 from duologue_api.intake import Intake
 from duologue_api.live import events
 from duologue_api.live.config import SessionConfig
+from duologue_api.liveness import Liveness
+from duologue_api.meter import Meter
 from duologue_api.opening import Opening, Refused
-from duologue_api.placement import Life
 from duologue_api.port import Client
 from duologue_api.table import Input, State, after
+from duologue_api.teller import Teller
 from duologue_api.wiring import Place, told, wiring
 
 DRAIN_S = 4.5
 """From `session.close` to `session.closed` at most; LiveKit waits for 5 s."""
-SUSPENDED_S = 30.0
-"""A session whose worker is silent waits so long for it."""
-GONE_S = 3.0
-"""... and so long for one that has no connection any more: it may be reconnecting."""
 USAGE_S = 15.0
 """Session clock between two `session.usage.updated`."""
+EXPIRING_S = 60.0
+"""So long before its end a session is told of it; before that of a short one, at half its lifetime."""
 
 log = structlog.get_logger()
 
@@ -52,26 +54,29 @@ class Root:
         self._epoch: m.Epoch = (1, 0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.TimerHandle] = []
-        self._lost_at: float | None = None
+        self._liveness = Liveness()
         self._close_wanted: tuple[str | None] | None = None
-        self._context_used = -1.0
         self._usage_told = 0.0
         self._closing: tuple[CloseReason, str | None] = ("close_requested", None)
         self._chronicler = Chronicler(sid, house.transport, fenced=lambda: self.fail("fenced"))
 
     # -- what the edge sees
 
-    def start(self, config: SessionConfig, event_id: str | None) -> None:
-        """`session.start`: opens the stages, then answers `session.started`, or `error` and the end."""
+    def start(self, config: SessionConfig, event_id: str | None, *, native: bool = False) -> None:
+        """`session.start`: opens the stages, then answers `session.started`, or `error` and the end.  `native`: audio
+        is PCM at the model's own rates, whatever the session's format."""
         self._enter(Input.START)
         house = self._house
         self._config, self._start_event = config, event_id
         self._began = house.clock()
-        self._expires_at = int(time.time() + house.limits.lifetime_s)
         self._manifest = house.manifest(config.model)
         self._options = house.options(config.model)
-        self._seed = seed_of(self.sid) if house.limits.seed is None else house.limits.seed
+        # Draws take a seed modulo 2**64, and messages hold no larger one.
+        self._seed = seed_of(self.sid) if house.limits.seed is None else house.limits.seed % 2**64
         edges = self._manifest.edges(self._options)
+        heard = spoken = format_of(config.format.type, config.format.rate)
+        if native:
+            heard, spoken = pcm_at(self._manifest.input_rate), pcm_at(self._manifest.output_rate)
         self._endpoint = Endpoint(
             self.sid,
             ROOT,
@@ -84,13 +89,20 @@ class Root:
             ring_bytes=house.limits.ring_bytes,
         )
         self._endpoint.apply(m.Wiring((0, 1), False, {}, {"encoder": []}))
+        self._meter = Meter(
+            self.sid, self._manifest, tracing=house.tracing, clock=house.clock, tell=self._tell_worker
+        )
         self._intake = Intake(
             self._manifest,
             self._endpoint,
             clock=house.clock,
             backlog_s=house.limits.input_backlog_s,
             shedding=self._on_shedding,
+            overflow=self._on_overflow if house.limits.input_backlog_policy == CLOSE else None,
+            form=heard,
+            trace=self._meter.trace,
         )
+        self._teller = Teller(self.sid, self._client, config, self._manifest, spoken)
         house.exchange.add(self._endpoint)
         self._opening = Opening(
             self.sid,
@@ -105,14 +117,34 @@ class Root:
         )
         self._spawn(self._open())
 
-    def append(self, pcm: bytes, event_id: str | None) -> None:
-        """Input audio in session format: int16 samples."""
+    def append(self, audio: bytes, event_id: str | None) -> None:
+        """Input audio in the session's format."""
         if self.state in (State.CLOSING, State.CLOSED):
             return
         self._enter(Input.AUDIO)
-        telemetry.UNITS_IN.labels(self._config.model).inc(self._intake.append(pcm))
-        if self.state is State.ACTIVE and self._seconds() - self._usage_told >= USAGE_S:
+        self._meter.framed(self._intake.append(audio))
+        if self.state is State.ACTIVE and self._intake.seconds - self._usage_told >= USAGE_S:
             self._tell_usage()
+
+    def mute(self, on: bool, event_id: str | None) -> None:
+        """From the next sample of input on the model hears silence, or the input again.  Raises `Refused`."""
+        self._enter(Input.COMMAND)
+        if self.state is State.CLOSED:
+            return
+        self._teller.check_room(event_id)
+        if self.state is not State.CLOSING and (control := self._intake.mute(on, event_id)):
+            kind_, sample, _ = control
+            self._chronicler.tell(kind_, sample=sample, unit=self._intake.unit_of(sample))
+        self._teller.muted(on, event_id)
+
+    def update(self, config: SessionConfig, event_id: str | None) -> None:
+        """`session.update`: `config` is the session's from now on, its notices those of the update.  Raises
+        `Refused`."""
+        self._enter(Input.COMMAND)
+        if self.state is not State.CLOSED:
+            self._teller.check_room(event_id)
+            self._config = config
+            self._teller.updated(config, event_id)
 
     def request_close(self, event_id: str | None) -> None:
         """`session.close`: the units under way are answered, then the session ends."""
@@ -147,37 +179,44 @@ class Root:
         if self.state not in (State.ACTIVE, State.SUSPENDED, State.CLOSING):
             return
         lives = {stage: self._house.roster.judge(self.places[stage].address) for stage in STAGES}
-        lost = [stage for stage, life in lives.items() if life is not Life.ALIVE]
-        now = self._house.clock()
-        if not lost:
-            self._lost_at = None
-            if self.state is State.SUSPENDED:
-                self._enter(Input.BACK)
-                log.info("goes on", sid=self.sid)
-            return
-        if self._lost_at is None:
-            self._lost_at = now
-            log.warning("stages lost", sid=self.sid, stages=lost)
-        if self.state is State.ACTIVE:
+        outlook = self._liveness.look(lives, self._house.clock())
+        if outlook.news:
+            log.warning("stages lost", sid=self.sid, stages=outlook.lost)
+        if outlook.lost and self.state is State.ACTIVE:
             self._enter(Input.LOST)
-        if now - self._lost_at > (GONE_S if Life.GONE in lives.values() else SUSPENDED_S):
-            self.fail(f"{', '.join(lost)} lost")
+            telemetry.SUSPENDED.labels(self._config.model).inc()
+        if outlook.hopeless:
+            self.fail(f"{', '.join(outlook.lost)} lost")
+        elif not outlook.lost and self.state is State.SUSPENDED:
+            self._enter(Input.BACK)
+            log.info("goes on", sid=self.sid)
+
+    def sample(self) -> None:
+        """To be called every second, for what is measured of the session's state."""
+        if self.state in (State.ACTIVE, State.SUSPENDED):
+            self._meter.sample(self._intake.backlog_s)
 
     def on_failed(self, failed: m.Failed) -> None:
         """An owner gave the session up."""
         if self.owns(failed.epoch) and self.state is not State.STARTING:
             self.fail(failed.message, failed.code)
 
-    def fail(self, why: str, code: str = "session_failed") -> None:
-        """Ends the session because its state is lost."""
+    def fail(
+        self,
+        why: str,
+        code: str = "session_failed",
+        message: str = "The session's state was lost on the server.",
+    ) -> None:
+        """Ends the session because its state is lost, or a limit says so."""
         if self.state is State.CLOSED:
             return
         log.warning("session failed", sid=self.sid, why=why)
         started = self.state is not State.STARTING
         self._enter(Input.FAILED)
-        self._error(code, "The session's state was lost on the server.")
+        self._error(code, message)
         if started:
-            self._closed_event(kind(code).ends or "connection_lost", None)
+            self._teller.rest()
+            self._teller.closed(kind(code).ends or "connection_lost", self._intake.seconds)
         self._client.end(NORMAL if started else kind(code).close or BROKEN, code)
         self._end("connection_lost")
 
@@ -200,8 +239,8 @@ class Root:
             if self.state is State.STARTING:
                 self._refuse(refused)
             return
-        except Exception:
-            log.exception("opening failed", sid=self.sid)
+        except Exception as bug:
+            log.error("opening failed", sid=self.sid, **place_of(bug))
             if self.state is State.STARTING:
                 self.fail("opening failed", "internal_error")
             return
@@ -228,10 +267,12 @@ class Root:
         telemetry.SESSIONS.labels(model).inc()
         telemetry.START_SECONDS.labels(model).observe(house.clock() - self._began)
         log.info("session started", sid=self.sid, model=model)
-        self._client.send(events.SessionStarted(session=self._resource(), client_event_id=self._start_event))
-        for notice in self._config.notices:
-            self._client.send(events.Info(code=notice.code, message=notice.message))
-        self._timers.append(asyncio.get_running_loop().call_later(house.limits.lifetime_s, self._expire))
+        lifetime_s = house.limits.lifetime_s
+        self._teller.expires_at = int(time.time() + lifetime_s)
+        self._teller.started(self._start_event)
+        left_s = min(EXPIRING_S, lifetime_s / 2)
+        self._later(lifetime_s - left_s, lambda: self._expiring(left_s))
+        self._later(lifetime_s, self._expire)
         self._chronicle("opened")
         if self._close_wanted:
             self.request_close(self._close_wanted[0])
@@ -244,30 +285,21 @@ class Root:
         self._enter(Input.UNIT)
         if self.state is State.CLOSED:
             return
-        unit, model = envelope.unit, self._config.model
-        waited = self._intake.answered(unit)
+        unit, waited = envelope.unit, self._intake.answered(envelope.unit)
+        self._meter.answered(envelope, waited, self.places)
         if waited is not None:
-            telemetry.ANSWER_SECONDS.labels(model).observe(waited)
-            self._house.admission.answered(model, waited)
+            self._house.admission.answered(self._config.model, waited)
         self.units_out = unit + 1
         self._endpoint.horizon = self.units_out
-        telemetry.UNITS_OUT.labels(model).inc()
-        if envelope.context_used >= 0:
-            self._context_used = envelope.context_used
-        if envelope.text:
-            ms = 1000 * self._manifest.unit_s
-            start_ms, end_ms = round(unit * ms), round((unit + 1) * ms)
-            self._client.send(
-                events.OutputTranscriptDelta(delta=envelope.text, start_ms=start_ms, end_ms=end_ms)
-            )
+        self._teller.context(envelope.context_used)
         pcm = envelope.body.tensors.get("pcm")
-        samples = pcm.data if pcm else bytes(2 * self._manifest.output_samples)
-        self._client.send(events.OutputAudioDelta(delta=samples))
+        self._teller.unit(unit, envelope.text, pcm.data if pcm else None)
         if self.state is State.CLOSING and not self._intake.pending:
             self._drained()
 
     def _on_shedding(self, began: bool) -> None:
         if began:
+            telemetry.EPISODES.labels("input").inc()
             seconds = self._house.limits.input_backlog_s
             self._error(
                 "input_backlog",
@@ -276,7 +308,16 @@ class Root:
             )
         log.info("shedding", sid=self.sid, began=began, shed=self._intake.shed)
 
+    def _on_overflow(self) -> None:
+        seconds = self._house.limits.input_backlog_s
+        why = f"Input ran more than {seconds:g} s ahead of the model. Send audio at the pace at which it is recorded."
+        self.fail("input backlog", "input_backlog", why)
+
     # -- the end
+
+    def _expiring(self, left_s: float) -> None:
+        if self.state in (State.ACTIVE, State.SUSPENDED):
+            self._teller.expiring(left_s)
 
     def _expire(self) -> None:
         if self.state in (State.ACTIVE, State.SUSPENDED):
@@ -285,9 +326,9 @@ class Root:
 
     def _drain(self, reason: CloseReason, event_id: str | None) -> None:
         self._closing = reason, event_id
-        telemetry.UNITS_IN.labels(self._config.model).inc(self._intake.flush())
+        self._meter.framed(self._intake.flush())
         if self._intake.pending:
-            self._timers.append(asyncio.get_running_loop().call_later(DRAIN_S, self._drained))
+            self._later(DRAIN_S, self._drained)
         else:
             self._drained()
 
@@ -298,8 +339,9 @@ class Root:
         reason, event_id = self._closing
         if self._intake.pending:
             log.warning("closed with units under way", sid=self.sid, units=self._intake.pending)
+        self._teller.rest()
         self._tell_usage()
-        self._closed_event(reason, event_id)
+        self._teller.closed(reason, self._intake.seconds, event_id)
         self._client.end(NORMAL, reason)
         self._end(reason)
 
@@ -328,32 +370,20 @@ class Root:
     def _enter(self, what: Input) -> None:
         self.state = after(self.state, what)
 
+    def _tell_worker(self, address: str, notice: m.Control) -> None:
+        self._house.transport.publish(subjects.control(address), m.encode(notice))
+
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _seconds(self) -> float:
-        """The session clock, whole seconds of input audio."""
-        return float(self._intake.samples // self._manifest.input_rate)
-
-    def _resource(self) -> events.SessionResource:
-        return self._config.resource(self.sid, self._expires_at)
+    def _later(self, seconds: float, what: Callable[[], None]) -> None:
+        self._timers.append(asyncio.get_running_loop().call_later(seconds, what))
 
     def _tell_usage(self) -> None:
-        self._usage_told = self._seconds()
-        window = events.ContextWindow(usage_ratio=self._context_used) if self._context_used >= 0 else None
-        self._client.send(
-            events.UsageUpdated(usage=events.Usage(seconds=self._usage_told), context_window=window)
-        )
-
-    def _closed_event(self, reason: CloseReason, event_id: str | None) -> None:
-        usage = events.Usage(seconds=self._seconds())
-        self._client.send(
-            events.SessionClosed(
-                reason=reason, session=self._resource(), usage=usage, client_event_id=event_id
-            )
-        )
+        self._usage_told = self._intake.seconds
+        self._teller.usage(self._usage_told)
 
     def _error(self, code: str, message: str, event_id: str | None = None) -> None:
         self._client.send(events.error(code, message, client_event_id=event_id))

@@ -4,15 +4,20 @@ import asyncio
 import json
 import os
 import signal
+import time
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import structlog
 
+from duologue import telemetry
+from duologue.bus import subjects
 from duologue.bus.nats import NatsTransport
+from duologue.bus.tape import Taped
 from duologue.models import deal_options, manifest
+from duologue.tracing import TracingSettings, open_tracing
 from duologue_api.app import create_app
-from duologue_api.house import Limits
+from duologue_api.house import DROP_OLDEST, BacklogPolicy, Limits
 from duologue_api.pod import Pod
 from duologue_api.server import make_server
 
@@ -39,12 +44,17 @@ class ApiSettings:
     seed: int | None = None
     lifetime_s: float = 3600.0
     input_backlog_s: float = 5.0
+    input_backlog_policy: BacklogPolicy = DROP_OLDEST
+    output_backlog_s: float = 5.0
+    output_backlog_close_s: float = 30.0
     ring_bytes: int = 16 << 20
     takeover_reserve: int | Literal["auto"] = "auto"
     deadline_units: float = 1.0
     start_timeout_s: float = 60.0
     drain_s: float = 10.0
     gather_s: float | None = None
+    otlp_endpoint: str = ""
+    trace_ratio: float = 0.01
     announce: bool = False
 
 
@@ -61,27 +71,45 @@ async def run(settings: ApiSettings) -> int:
             log.info("api ends", why=why, code=code)
             ended.set_result(code)
 
-    transport = NatsTransport(
+    address = subjects.new_address(subjects.API)
+    tracing = open_tracing(
+        TracingSettings(settings.otlp_endpoint, settings.trace_ratio),
+        service="duologue-api",
+        instance=address,
+        clock=time.monotonic,
+    )
+    nats = NatsTransport(
         settings.nats_url, name="duologue-api", on_closed=lambda why: end(EXIT_BUS_CLOSED, why)
     )
+    telemetry.CONNECTIONS.watch(nats.stats)
+    transport = Taped(nats, clock=time.monotonic)
     await transport.connect()
     pod = Pod(
         transport,
         manifests,
         options=options,
-        clock=loop.time,
+        clock=time.monotonic,
         limits=Limits(
             input_backlog_s=settings.input_backlog_s,
             lifetime_s=settings.lifetime_s,
             ring_bytes=settings.ring_bytes,
             seed=settings.seed,
+            input_backlog_policy=settings.input_backlog_policy,
             takeover_reserve=settings.takeover_reserve,
             deadline_units=settings.deadline_units,
         ),
         gather_s=settings.gather_s,
+        address=address,
+        tracing=tracing,
     )
     await pod.start()
-    app = create_app(pod, keys=settings.keys, start_timeout_s=settings.start_timeout_s)
+    app = create_app(
+        pod,
+        keys=settings.keys,
+        start_timeout_s=settings.start_timeout_s,
+        output_backlog_s=settings.output_backlog_s,
+        output_backlog_close_s=settings.output_backlog_close_s,
+    )
     server = make_server(app, settings.host, settings.port)
     serving = asyncio.create_task(server.serve())
     serving.add_done_callback(lambda _: end(EXIT_SERVER_ENDED, "the server ended"))
@@ -118,4 +146,5 @@ async def run(settings: ApiSettings) -> int:
     server.should_exit = True
     await asyncio.wait({serving}, timeout=STOP_S)
     await transport.close()
+    tracing.close()
     return code

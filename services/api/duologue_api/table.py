@@ -20,6 +20,8 @@ class Input(Enum):
     START = "start"
     """`session.start` with a valid configuration."""
     AUDIO = "audio"
+    COMMAND = "command"
+    """Any other command of the client's: mute, unmute, `session.update`."""
     CLOSE = "close"
     """`session.close`."""
     GONE = "gone"
@@ -51,12 +53,14 @@ TABLE: dict[tuple[State, Input], State] = {
     (S.CONNECTING, I.START): S.STARTING,
     (S.CONNECTING, I.GONE): S.CLOSED,
     (S.STARTING, I.AUDIO): S.STARTING,
+    (S.STARTING, I.COMMAND): S.STARTING,
     (S.STARTING, I.CLOSE): S.STARTING,
     (S.STARTING, I.GONE): S.CLOSED,
     (S.STARTING, I.OPENED): S.ACTIVE,
     (S.STARTING, I.REFUSED): S.CLOSED,
     (S.STARTING, I.FAILED): S.CLOSED,
     (S.ACTIVE, I.AUDIO): S.ACTIVE,
+    (S.ACTIVE, I.COMMAND): S.ACTIVE,
     (S.ACTIVE, I.UNIT): S.ACTIVE,
     (S.ACTIVE, I.LOST): S.SUSPENDED,
     (S.ACTIVE, I.CLOSE): S.CLOSING,
@@ -64,6 +68,7 @@ TABLE: dict[tuple[State, Input], State] = {
     (S.ACTIVE, I.FAILED): S.CLOSED,
     (S.ACTIVE, I.GONE): S.CLOSED,
     (S.SUSPENDED, I.AUDIO): S.SUSPENDED,
+    (S.SUSPENDED, I.COMMAND): S.SUSPENDED,
     (S.SUSPENDED, I.UNIT): S.SUSPENDED,
     (S.SUSPENDED, I.BACK): S.ACTIVE,
     (S.SUSPENDED, I.CLOSE): S.CLOSING,
@@ -71,6 +76,7 @@ TABLE: dict[tuple[State, Input], State] = {
     (S.SUSPENDED, I.FAILED): S.CLOSED,
     (S.SUSPENDED, I.GONE): S.CLOSED,
     (S.CLOSING, I.AUDIO): S.CLOSING,
+    (S.CLOSING, I.COMMAND): S.CLOSING,
     (S.CLOSING, I.UNIT): S.CLOSING,
     (S.CLOSING, I.CLOSE): S.CLOSING,
     (S.CLOSING, I.EXPIRED): S.CLOSING,
@@ -80,7 +86,7 @@ TABLE: dict[tuple[State, Input], State] = {
     # What was under way when the session ended comes to nothing.
     **{
         (S.CLOSED, late): S.CLOSED
-        for late in (I.AUDIO, I.CLOSE, I.GONE, I.OPENED, I.REFUSED, I.UNIT, I.FAILED)
+        for late in (I.AUDIO, I.COMMAND, I.CLOSE, I.GONE, I.OPENED, I.REFUSED, I.UNIT, I.FAILED)
     },
 }
 

@@ -59,8 +59,6 @@ class State:
     inactive_run: int = 0
     last: Heard | None = None
     """What the unit before this one repeated, if it was spoken."""
-    k: int = 0
-    """Units spoken of the utterance, if the unit before this one was spoken."""
     first: int = -1
     started: int = -1
     """Oldest unit of the utterance spoken last and the unit in which that began, -1 once `started` has left the
@@ -106,9 +104,9 @@ class Llm:
         return results
 
     def horizon(self, state: State) -> int:
-        """What was collected lies within the context; how much of it is said already, and the count `k`, show only
-        from the first unit of the utterance in question on.  No run of before the context matters: each is counted
-        from a unit that was collected."""
+        """What was collected lies within the context; how much of it is said already shows only from the first unit
+        of the utterance in question on.  No run of before the context matters: each is counted from a unit that was
+        collected."""
         return state.context_start if state.started < 0 else min(state.context_start, state.first)
 
     def close(self, state: State) -> None:
@@ -129,12 +127,12 @@ def _step(state: State, unit: Unit) -> Result:
     decision = record or _decide(state, unit)
     condition, text = Condition(), ""
     if decision.kind == SPEAK:
-        said = _take(state, unit.number, decision.m)
-        condition = Condition(WIRE, {"feature": said.feature, "k": Tensor.of(np.array(state.k, np.int64))})
+        said, first = _take(state, unit.number, decision.m)
+        condition = Condition(WIRE, {"feature": said.feature, "first": Tensor.of(np.array(first))})
         text = f" u{decision.m}"
     else:
         state.queue.clear()
-        state.last, state.k = None, 0
+        state.last = None
     state.next = unit.number + 1
     used = (state.next - state.context_start) / state.budget
     return Result({"talker": condition}, list(decision), text, used)
@@ -182,27 +180,27 @@ def _again(state: State, unit: Unit) -> bool:
     return parity(float(d)) == 1
 
 
-def _take(state: State, unit: int, m: int) -> Heard:
+def _take(state: State, unit: int, m: int) -> tuple[Heard, bool]:
     """Moves the queue to what is said in `unit`, the feature of unit `m`: once more, or the next, or the first of
-    what was heard.  A record may name an `m` of which no input is known: then it goes on with the utterance that
-    was spoken, or begins one where nothing was spoken and an utterance had ended."""
+    what was heard; returns it, and whether an utterance begins with it.  A record may name an `m` of which no input is
+    known: then it goes on with the utterance that was spoken, or begins one where nothing was spoken and an utterance
+    had ended."""
     if state.last is not None and state.last.unit == m:
-        state.k += 1
-        return state.last
+        return state.last, False
     queued = any(heard.unit == m for heard in state.queue)
     collected = any(heard.unit == m for heard in state.heard)
     ended = state.last is None and state.inactive_run >= ENDS_AFTER
+    first = state.last is None
     if not queued and (collected or ended):
         state.queue, state.heard = state.heard, []
-        state.k, state.first, state.started = 0, m, unit
+        first, state.first, state.started = True, m, unit
     said = Heard(m, UNKNOWN)
     while state.queue and state.queue[0].unit <= m:
         front = state.queue.pop(0)
         if front.unit == m:
             said = front
-    state.k += 1
     state.last = said
-    return said
+    return said, first
 
 
 def _decision(unit: Unit) -> Decision | None:

@@ -7,6 +7,7 @@ header.  Layout: Microsoft, "Multiple Channel Audio Data and WAVE Files" (WAVEFO
 import struct
 import wave
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -72,7 +73,10 @@ def write_wav(target: str | Path | BinaryIO, pcm16: npt.NDArray[np.int16], rate:
     """Writes mono int16 [n] at `rate` Hz.  Raises `OSError`."""
     if pcm16.dtype != np.int16 or pcm16.ndim != 1:
         raise ValueError(f"int16 [n] is written, not {pcm16.dtype} {list(pcm16.shape)}")
-    with wave.open(str(target) if isinstance(target, Path) else target, "wb") as file:
+    with ExitStack() as stack:
+        # `wave` leaves a traceback on standard error where it can't open a file itself.
+        raw = stack.enter_context(open(target, "wb")) if isinstance(target, str | Path) else target
+        file = stack.enter_context(wave.open(raw, "wb"))
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(rate)

@@ -10,6 +10,8 @@ from duologue.bus.transport import Handler, Message, NoResponders, RequestTimeou
 
 MAX_PAYLOAD = 1 << 20
 """Bytes of a message; nats-server's own default."""
+MAX_SUBJECT = 1024
+"""Characters; together with a reply subject far below the 4 KiB of nats-server's `max_control_line`."""
 HEADERS_BYTES = 512
 """Room for headers, which nats-server counts as part of a message and of a stored value; nats-py counts only the
 payload, and the server closes the connection of who exceeds."""
@@ -35,6 +37,10 @@ class Stats:
 def checked(subject: str, data: bytes, limit: int) -> None:
     """Raises `TransportError` for a message that no server would take.  nats-server cuts the connection of who
     sends one, so this must be found here."""
+    if len(subject) > MAX_SUBJECT:
+        raise TransportError(
+            f"a subject of {len(subject)} characters is more than the bus takes: {MAX_SUBJECT}"
+        )
     if len(data) > limit:
         raise TransportError(f"{len(data)} bytes for {subject} are more than the bus takes: {limit}")
 

@@ -85,6 +85,8 @@ class Outlet:
         self.patience_s = RESEND_S
         self.touched = now
         self._repaired = -math.inf
+        self._doubted = False
+        """Something was overdue: what was sent after it may be lost as well."""
 
     def sendable(self, made: int) -> int:
         """Where sending must stop, given that units before `made` are there."""
@@ -100,8 +102,8 @@ class Outlet:
         self.horizon = max(self.horizon, horizon)
         if next_unit > self.acked:
             self.acked = next_unit
-            self.sent = max(self.sent, next_unit)
-            self.patience_s, self.touched = RESEND_S, now
+            self.sent = next_unit if self._doubted else max(self.sent, next_unit)
+            self.patience_s, self.touched, self._doubted = RESEND_S, now, False
         if repair and self.acked <= next_unit < self.sent and now - self._repaired >= REPAIR_S:
             self.sent, self._repaired = next_unit, now
 
@@ -116,7 +118,7 @@ class Outlet:
             return None
         self.touched = now
         self.patience_s = min(2 * self.patience_s, RESEND_MAX_S)
-        self.sent = self.acked + 1
+        self.sent, self._doubted = max(self.sent, self.acked + 1), True
         return self.acked
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
+from duologue import telemetry
 from duologue.bus.delivery import HOLD_S, Emission, Inlet, Outlet, Ring, Verdict
 from duologue.bus.messages import WIRE, Ack, Envelope, Epoch, Wiring
 
@@ -61,8 +62,10 @@ class Endpoint:
         self.horizon = begin
         self.counts: Counter[Verdict] = Counter()
         self.resent = 0
+        """Units sent again because no acknowledgement came."""
         self._begin, self._window, self._ring_bytes = begin, window, ring_bytes
         self._post, self._clock, self._arrived = post, clock, arrived
+        self._role = telemetry.role(stage)
         self._owed: dict[str, set[str]] = {}
         self._repairs: set[str] = set()
         self._held: list[Held] = []
@@ -194,6 +197,7 @@ class Endpoint:
                 unit = outlet.overdue(ring.end, now)
                 if unit is not None and (emission := ring.get(unit)):
                     self.resent += 1
+                    telemetry.RESENT.labels(self._role, "overdue").inc()
                     self._send(dst, outlet, emission)
                     ring.sent = max(ring.sent, unit + 1)
 
@@ -207,6 +211,8 @@ class Endpoint:
                 emission = ring.get(outlet.sent)
                 if emission is None:
                     break
+                if outlet.sent < ring.sent:
+                    telemetry.RESENT.labels(self._role, "repair").inc()
                 self._send(dst, outlet, emission)
                 outlet.sent += 1
                 ring.sent = max(ring.sent, outlet.sent)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 import structlog
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 
 from duologue import telemetry
 from duologue.bus import subjects
@@ -30,6 +30,8 @@ from duologue.bus.transport import Message, Transport, TransportError, Unsubscri
 
 TICK_S = 0.040
 """Acknowledgements are sent, and overdue units looked for, at this interval (CONTINUITY §1.2)."""
+RINGS_EVERY = 25
+"""Ticks between two sums of the rings' bytes."""
 SETTLE_S = 1.0
 """After one's own reconnect a 503 proves nothing for this long: after a broker restart everyone looks dead."""
 
@@ -53,6 +55,7 @@ class Exchange:
     ) -> None:
         self.transport, self.address = transport, address
         self.role = subjects.role_of(address)
+        self._gathered = telemetry.GATHER_SECONDS.labels(self.role)
         self._gather_s, self._suspected, self._stray, self._wall = gather_s, suspected, stray, wall
         self._endpoints: dict[tuple[str, Epoch], Endpoint] = {}
         self._by_sid: dict[str, list[Endpoint]] = {}
@@ -63,6 +66,7 @@ class Exchange:
         self._owing: dict[tuple[str, Epoch], Endpoint] = {}
         self._subscriptions: list[Unsubscribe] = []
         self._ticker: asyncio.TimerHandle | None = None
+        self._ticks = 0
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -136,7 +140,7 @@ class Exchange:
         self._contributors.clear()
         if not outbox:
             return
-        telemetry.GATHER_SECONDS.labels(self.role).observe(max(0.0, self._loop.time() - self._gather_began))
+        self._gathered.observe(max(0.0, self._loop.time() - self._gather_began))
         reply, now = subjects.acks(self.address), self._wall()
         for address, units in outbox.items():
             for part in _split(units):
@@ -167,6 +171,10 @@ class Exchange:
         self._send_acks(list(self._owing.values()))
         for endpoint in list(self._endpoints.values()):
             endpoint.check()
+        self._ticks += 1
+        if self._ticks % RINGS_EVERY == 0:
+            rings = (ring for endpoint in self._endpoints.values() for ring in endpoint.rings.values())
+            telemetry.RING_BYTES.labels(self.role).set(sum(ring.bytes for ring in rings))
 
     # -- receiving
 
@@ -182,7 +190,7 @@ class Exchange:
         if bundle.v != WIRE:
             telemetry.DROPPED.labels(self.role, "version").inc(max(1, len(bundle.units)))
             return
-        now, hop_seconds = self._wall(), _hop(subjects.role_of(bundle.sender), self.role)
+        now, accepted = self._wall(), 0
         for envelope in bundle.units:
             endpoint = self._endpoints.get((envelope.sid, envelope.to))
             if endpoint is None:
@@ -190,8 +198,15 @@ class Exchange:
                 self._stray(bundle.sender, envelope)
                 continue
             verdict = endpoint.offer(bundle.sender, envelope)
-            _arrived(self.role, verdict).inc()
-            hop_seconds.observe(max(0.0, now - envelope.sent))
+            if verdict is Verdict.ACCEPTED:
+                accepted += 1
+            else:
+                _arrived(self.role, verdict).inc()
+        if accepted:
+            _arrived(self.role, Verdict.ACCEPTED).inc(accepted)
+            # The units of a bundle were sent at one moment.
+            hop_s = max(0.0, now - bundle.units[0].sent)
+            _hop(subjects.role_of(bundle.sender), self.role).observe_times(hop_s, accepted)
 
     def _on_acks(self, message: Message) -> None:
         if message.no_responders:
@@ -218,6 +233,7 @@ class Exchange:
 
 @lru_cache(64)
 def _sent(role: str, to: str) -> tuple[Counter, Counter]:
+    to = telemetry.role(to)
     return telemetry.BUNDLES.labels(role, to), telemetry.UNITS.labels(role, to)
 
 
@@ -227,8 +243,8 @@ def _arrived(role: str, verdict: Verdict) -> Counter:
 
 
 @lru_cache(64)
-def _hop(sender: str, role: str) -> Histogram:
-    return telemetry.HOP_SECONDS.labels(sender, role)
+def _hop(sender: str, role: str) -> telemetry.Histogram:
+    return telemetry.HOP_SECONDS.labels(telemetry.role(sender), role)
 
 
 def _split(units: list[Envelope]) -> Iterable[list[Envelope]]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from duologue.bus.connection import MAX_PAYLOAD, Requests, Stats, checked, hand_over
 from duologue.bus.memory_store import MemoryBucket, MemoryStore
+from duologue.bus.subjects import matches
 from duologue.bus.transport import (
     Bucket,
     Handler,
@@ -198,6 +199,10 @@ class MemoryTransport:
     def settled_s(self) -> float:
         return asyncio.get_running_loop().time() - self._since if self.connected else 0.0
 
+    @property
+    def backlog(self) -> float:
+        return 0.0
+
     async def connect(self) -> None:
         self._subscribe(self._requests.subject, self._requests.answered)
         self._since = asyncio.get_running_loop().time()
@@ -275,17 +280,6 @@ class MemoryTransport:
         if not self._closed and incarnation == self.incarnation:
             self._since = asyncio.get_running_loop().time()
             self.stats.reconnects += 1
-
-
-def matches(pattern: str, subject: str) -> bool:
-    """Whether a subscription to `pattern` (`*` one token, `>` one or more at the end) gets `subject`."""
-    wanted, given = pattern.split("."), subject.split(".")
-    if wanted[-1] == ">":
-        wanted = wanted[:-1]
-        if len(given) <= len(wanted):
-            return False
-        given = given[: len(wanted)]
-    return len(wanted) == len(given) and all(w in ("*", g) for w, g in zip(wanted, given, strict=True))
 
 
 def _is_wild(pattern: str) -> bool:

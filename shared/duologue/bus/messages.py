@@ -5,11 +5,16 @@ them in.  Tagged types (bodies and control messages) carry their tag before the 
 """
 
 from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
-import numpy as np
 import numpy.typing as npt
+
+from duologue.bus.subjects import Address
+from duologue.bus.tensor import Malformed as Malformed
+from duologue.bus.tensor import Struct as Struct
+from duologue.bus.tensor import Tensor as Tensor
+from duologue.bus.tensor import without_quotes
 
 WIRE = 1
 """Major version of the wire; processes of different major versions never claim from each other."""
@@ -21,42 +26,10 @@ MAX_MESSAGE_BYTES = 512 * 1024
 Epoch = tuple[int, int]
 """(root epoch, number), compared lexicographically."""
 
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""Of a unit, where everything that follows counts from it."""
+
 T = TypeVar("T")
-
-
-class Malformed(ValueError):
-    """Bytes that are not the message that their subject carries."""
-
-
-class Struct(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Base of all messages."""
-
-
-class Tensor(Struct, frozen=True):
-    """An array in C order; `dtype` as numpy spells it with byte order, `"<f8"`."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    data: bytes
-
-    @classmethod
-    def of(cls, array: npt.NDArray[Any]) -> Self:
-        """Raises `ValueError` for arrays of Python objects."""
-        if array.dtype.hasobject:
-            raise ValueError("an array of objects has no place on the bus")
-        little = array.dtype.newbyteorder("<")
-        return cls(little.str, array.shape, np.ascontiguousarray(array, little).tobytes())
-
-    def array(self) -> npt.NDArray[Any]:
-        """The array, read-only (it shares the message's bytes).  Raises `Malformed`."""
-        try:
-            dtype = np.dtype(self.dtype)
-            if dtype.hasobject or any(size < 0 for size in self.shape):
-                raise ValueError(f"{self.dtype} {self.shape}")
-            return np.frombuffer(self.data, dtype).reshape(self.shape)
-        except (ValueError, TypeError, SyntaxError) as error:
-            raise Malformed(f"tensor: {error}") from error
-
 
 # ---------------------------------------------------------------- units
 
@@ -137,7 +110,7 @@ class Bundle(Struct, frozen=True):
     """Units that one process sends to another in one message."""
 
     v: int
-    sender: str
+    sender: Address
     units: list[Envelope]
 
 
@@ -161,7 +134,7 @@ class Acks(Struct, frozen=True):
     """Acknowledgements that one process owes to another."""
 
     v: int
-    sender: str
+    sender: Address
     acks: list[Ack]
 
 
@@ -179,13 +152,13 @@ class Inflow(Struct, frozen=True):
 class Outflow(Struct, frozen=True):
     """One addressee of an endpoint's output over one edge: units `start` ≤ unit < `until` (-1: no end)."""
 
-    address: str
+    address: Address
     epoch: Epoch
     start: int = 0
     until: int = -1
 
 
-Told = dict[str, list[tuple[str, Epoch, int]]]
+Told = dict[str, list[tuple[Address, Epoch, int]]]
 """The session's route: stage → (worker's address, epoch, from unit)."""
 
 
@@ -205,7 +178,7 @@ class Start(Struct, frozen=True):
 
     seed: int
     options: dict[str, Any] = {}
-    begin: int = 0
+    begin: Number = 0
     context_start: int = 0
     records: dict[int, dict[str, Any]] = {}
 
@@ -220,7 +193,7 @@ class Claim(Struct, frozen=True):
     stage: str
     model: str
     epoch: Epoch
-    root: str
+    root: Address
     start: Start
     wiring: Wiring
     resumable: bool = False
@@ -280,7 +253,7 @@ class Mine(Control, frozen=True, tag="mine"):
     """owner's worker → root's pod, request: are these still yours?  Answered by `Yours`."""
 
     v: int
-    sender: str
+    sender: Address
     owners: list[tuple[str, Epoch]]
 
 
@@ -318,10 +291,20 @@ class Suspect(Control, frozen=True, tag="suspect"):
     """worker → pods of its sessions, notice: the server says that nobody listens at `address`."""
 
     v: int
-    address: str
+    address: Address
 
 
-AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done | Suspect
+class Trace(Control, frozen=True, tag="trace"):
+    """root → owner, notice: make the spans of this unit, under the traceparent `trace`, if its times are still known."""
+
+    v: int
+    sid: str
+    epoch: Epoch
+    unit: int
+    trace: str
+
+
+AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done | Suspect | Trace
 
 
 # ---------------------------------------------------------------- liveness
@@ -343,15 +326,20 @@ class Places(Struct, frozen=True):
 
 class Heartbeat(Struct, frozen=True):
     """Every 250 ms.  Ages are in seconds, counted in the sender's own loop ticks: `due_age` of the oldest unit
-    that waits to be stepped, `step_age` of the step that runs."""
+    that waits to be stepped, `step_age` of the step that runs.  Medians of the last seconds: `step_ms` of a step,
+    `queue_ms` of its oldest unit's wait for it.  `unit_ms` is the model's unit, `sessions` the live sessions."""
 
     v: int
     ledger: int
-    address: str
+    address: Address
     state: str
     models: dict[str, Places]
     due_age: float = 0.0
     step_age: float = 0.0
+    step_ms: float = 0.0
+    queue_ms: float = 0.0
+    unit_ms: float = 0.0
+    sessions: int = 0
 
 
 STARTING, READY, DRAINING = "starting", "ready", "draining"
@@ -386,7 +374,7 @@ def decode(data: bytes, kind: type[T]) -> T:
         message: T = decoder.decode(data)
         return message
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise Malformed(f"{getattr(kind, '__name__', kind)}: {error}") from error
+        raise Malformed(f"{getattr(kind, '__name__', kind)}: {without_quotes(error)}") from error
 
 
 def decode_control(data: bytes) -> AnyControl:
@@ -394,4 +382,4 @@ def decode_control(data: bytes) -> AnyControl:
     try:
         return _control.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise Malformed(f"control: {error}") from error
+        raise Malformed(f"control: {without_quotes(error)}") from error

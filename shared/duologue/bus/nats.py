@@ -109,6 +109,10 @@ class NatsTransport:
     def settled_s(self) -> float:
         return self._now() - self._since if self.connected else 0.0
 
+    @property
+    def backlog(self) -> float:
+        return max(len(self._outgoing) / OUTGOING_MESSAGES, self._outgoing_bytes / OUTGOING_BYTES)
+
     async def connect(self) -> None:
         self._connecting, self._closing, self._error = True, False, None
         self._nc = Client()

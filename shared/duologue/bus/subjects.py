@@ -4,9 +4,23 @@ An *address* is `<role>.<id>`: `encoder.enc-3f9a…`, `api.pod-77c1…`.  Roles 
 """
 
 import secrets
+from typing import Annotated
+
+import msgspec
 
 ROOT = "duo.v1"
 API = "api"
+KINDS = ("in", "ack", "claim", "ctl", "hb", "ev")
+"""What a subject carries: the token after `ROOT`."""
+ANSWER = "answer"
+"""The kind of what goes to the reply subject of a request."""
+
+
+Address = Annotated[
+    str, msgspec.Meta(pattern=r"^(api|encoder|llm|talker|codec)\.[-_a-zA-Z0-9]+\Z", max_length=128)
+]
+"""As a message may name it.  An answer goes there, and nats-server closes the connection of a client that publishes
+to a subject of more than 4 KiB for good: nobody may be able to make us do it."""
 
 
 class BadToken(ValueError):
@@ -70,11 +84,53 @@ def event(kind: str, sid: str) -> str:
     return f"{ROOT}.ev.{token(kind)}.{token(sid)}"
 
 
+def events() -> str:
+    """Notices about all sessions (to subscribe to)."""
+    return f"{ROOT}.ev.>"
+
+
+def of_kind(kind: str) -> str:
+    """All subjects of one of `KINDS` (to subscribe to).  Not for kinds that carry requests: see `bus.tape`."""
+    return f"{ROOT}.{token(kind)}.>"
+
+
+def kind_of(subject: str) -> str:
+    """One of `KINDS`, or `ANSWER` for any other subject."""
+    kind = subject.removeprefix(f"{ROOT}.").partition(".")[0] if subject.startswith(f"{ROOT}.") else ""
+    return kind if kind in KINDS else ANSWER
+
+
+def copies(kind: str) -> str:
+    """Copies of messages of a kind, for those who look at the bus."""
+    return f"{ROOT}.tape.copy.{token(kind)}"
+
+
+def taping() -> str:
+    """Notices of those who look at the bus to everybody: which copies they want."""
+    return f"{ROOT}.tape.on"
+
+
+def who_tapes() -> str:
+    """Requests of a process that has just connected: are copies wanted?"""
+    return f"{ROOT}.tape.who"
+
+
 def everything() -> str:
-    """All of the deployment's traffic (for observers)."""
+    """All of the deployment's traffic.  Nothing in a deployment subscribes to it: see `bus.tape`."""
     return f"{ROOT}.>"
 
 
 def address_of(subject: str) -> str:
     """The address that an `in`, `ack`, `claim`, `ctl` or `hb` subject names."""
     return subject.removeprefix(f"{ROOT}.").partition(".")[2]
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Whether a subscription to `pattern` (`*` one token, `>` one or more at the end) gets `subject`."""
+    wanted, given = pattern.split("."), subject.split(".")
+    if wanted[-1] == ">":
+        wanted = wanted[:-1]
+        if len(given) <= len(wanted):
+            return False
+        given = given[: len(wanted)]
+    return len(wanted) == len(given) and all(w in ("*", g) for w, g in zip(wanted, given, strict=True))

@@ -75,6 +75,11 @@ class Transport(Protocol):
         """Seconds since the connection was last (re)made; 0 while there is none."""
         ...
 
+    @property
+    def backlog(self) -> float:
+        """Share of the buffer for what is published that is in use, 0..1."""
+        ...
+
     async def connect(self) -> None:
         """Raises `TransportError` with what to do about it."""
         ...

@@ -35,11 +35,16 @@ def api(settings: Settings) -> int:
         start_timeout_s=settings.start_timeout_s,
         lifetime_s=settings.lifetime_s,
         input_backlog_s=settings.input_backlog_s,
+        input_backlog_policy=settings.input_backlog_policy,
+        output_backlog_s=settings.output_backlog_s,
+        output_backlog_close_s=settings.output_backlog_close_s,
         ring_bytes=settings.ring_bytes,
         takeover_reserve=settings.takeover_reserve,
         deadline_units=settings.deadline_units,
         drain_s=settings.drain_s,
         gather_s=None if settings.gather_ms is None else settings.gather_ms / 1000,
+        otlp_endpoint=settings.otlp_endpoint,
+        trace_ratio=settings.trace_ratio,
         announce=settings.announce,
     )
     try:

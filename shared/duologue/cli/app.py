@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from duologue.cli import api, bench, doctor, offline, talk, up, worker
+from duologue.cli import api, bench, doctor, offline, talk, tap, top, up, worker
 from duologue.cli.command import command, given, with_flags
 from duologue.cli.failure import LAST_WORDS, exit_code, line_of
 from duologue.settings import EVERY, settings_of
@@ -20,7 +20,17 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for run in (up.up, talk.talk, api.api, worker.worker, offline.offline, doctor.doctor, bench.bench):
+for run in (
+    up.up,
+    talk.talk,
+    api.api,
+    worker.worker,
+    offline.offline,
+    doctor.doctor,
+    bench.bench,
+    top.top,
+    tap.tap,
+):
     command(app, run)
 
 

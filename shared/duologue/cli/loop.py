@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from duologue.cli.logs import report_bug
+
 T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """As `asyncio.run`."""
+    """As `asyncio.run`; what goes wrong in a callback is logged."""
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     try:
         import uvloop
@@ -17,4 +19,5 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     except ImportError:
         pass
     with asyncio.Runner(loop_factory=factory) as runner:
+        runner.get_loop().set_exception_handler(report_bug)
         return runner.run(main)

@@ -11,6 +11,7 @@ import typer
 
 from duologue.audio.resample import to_rate
 from duologue.audio.wav import read_wav
+from duologue.boundaries import save
 from duologue.cli.failure import Failure
 from duologue.models import manifest
 from duologue.settings import Settings
@@ -30,11 +31,7 @@ def offline(settings: Settings) -> int:
     result = importlib.import_module("duologue.offline").run(
         model, pcm16, load_options(settings.options), settings.seed
     )
-    with out.open("wb") as file:
-        np.savez(file, **result["arrays"])
-    records.write_bytes(
-        orjson.dumps(result["records"], option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2)
-    )
+    save(result["arrays"], result["records"], out, records)
     return 0
 
 

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from duologue.audio.formats import FORMATS, PCM_16K, PCM_24K, Format
 from duologue.audio.resample import to_rate
 from duologue.audio.wav import read_wav, write_wav
 from duologue.cli.failure import Failure
@@ -36,18 +37,20 @@ WINDOW_S = 2.0
 
 def talk(settings: Settings) -> int:
     """Stream a recording, print what is said, save the answer."""
-    file, out, url, rate, as_json = settings.file, settings.out, settings.url, settings.rate, settings.as_json
+    file, out, url, as_json = settings.file, settings.out, settings.url, settings.as_json
     key = next(iter(settings.key), None)
     chunk_bytes = settings.chunk_bytes
     assert file is not None
-    if rate not in (24000, 16000):
-        raise typer.BadParameter(f"{rate} is neither 24000 nor 16000", param_hint="--rate")
+    chosen_format = _format(settings.format, settings.rate)
+    rate, width = chosen_format.rate, chosen_format.sample_bytes
     if settings.pace <= 0:
         raise typer.BadParameter(f"{settings.pace:g} is no pace", param_hint="--pace")
     if chunk_bytes is None:
-        chunk_bytes = max(1, round(settings.chunk_ms / 1000 * rate)) * 2
-    if chunk_bytes % 2:
+        chunk_bytes = max(1, round(settings.chunk_ms / 1000 * rate)) * width
+    if chunk_bytes % width:
         raise typer.BadParameter(f"{chunk_bytes} is odd", param_hint="--chunk-bytes")
+    if out is not None and not out.parent.is_dir():
+        raise Failure(f"{out}: no such directory to save the answer in")
     pcm16 = _load(file, rate, settings.tail_s)
     chosen = _choose(url, key, settings.model)
     unit = round(chosen.unit_s * rate) if chosen.unit_s else None
@@ -60,7 +63,7 @@ def talk(settings: Settings) -> int:
             api_key=key,
             instructions=settings.instructions,
             voice=settings.voice,
-            rate=rate,
+            form=chosen_format,
         ) as client:
             return await stream(
                 pcm16,
@@ -78,12 +81,28 @@ def talk(settings: Settings) -> int:
     if out is not None:
         write_wav(out, result.pcm16, rate)
     if as_json:
-        typer.echo(orjson.dumps(_summary(result, out)))
+        typer.echo(orjson.dumps({**_summary(result, out), "format": chosen_format.name}))
     else:
         show.summary(result, out)
     if result.close_reason != "close_requested":
         raise Failure(f"the server ended the session: {result.close_reason}")
     return 0
+
+
+def _format(name: str | None, rate: int | None) -> Format:
+    """That of `--format`, or of `--rate`.  Raises `BadParameter`."""
+    if name is None:
+        for each in (PCM_24K, PCM_16K):
+            if rate in (None, each.rate):
+                return each
+        raise typer.BadParameter(f"{rate} is neither 24000 nor 16000", param_hint="--rate")
+    for each in FORMATS:
+        if each.name == name:
+            if rate not in (None, each.rate):
+                raise typer.BadParameter(f"{name} is not at {rate} Hz", param_hint="--rate")
+            return each
+    names = ", ".join(each.name for each in FORMATS)
+    raise typer.BadParameter(f"{name!r} is none of {names}", param_hint="--format")
 
 
 def _load(file: Path, rate: int, tail_s: float) -> Pcm:

@@ -39,6 +39,8 @@ def up(settings: Settings) -> int:
         keys=read_keys(settings.key, settings.keys_file),
         nats_url=settings.nats,
         data_dir=settings.data_dir,
+        tap_dir=settings.tap,
+        tap_mib=settings.tap_mib,
         start_timeout_s=settings.up_timeout_s,
         env={**for_services(settings), **_logging(settings)},
     )
@@ -53,6 +55,10 @@ def up(settings: Settings) -> int:
             print(json.dumps(summary), flush=True)
         else:
             Console().print(_panel(", ".join(models), summary))
+            if deployment.nats_pid is not None:
+                # By environment: other users of this machine see what stands on a command line.
+                look = f"Look at it: DUO_NATS={deployment.nats_url} duologue top"
+                Console().print(look, style="dim", markup=False, highlight=False, soft_wrap=True)
             sys.stdout.flush()
 
     if not as_json:

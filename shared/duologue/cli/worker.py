@@ -26,6 +26,8 @@ def worker(settings: Settings) -> int:
         drain_s=settings.drain_s,
         gather_s=None if settings.gather_ms is None else settings.gather_ms / 1000,
         ring_bytes=settings.ring_bytes,
+        otlp_endpoint=settings.otlp_endpoint,
+        trace_ratio=settings.trace_ratio,
         announce=settings.announce,
     )
     code: int = loop.run(service.run(ours))

@@ -11,6 +11,7 @@ import pybase64
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
+from duologue.audio.formats import PCM_24K, Format
 from duologue.client.address import Address, BadUrl
 from duologue.client.events import BadEvent, Closed, ErrorEvent, Event, decode
 
@@ -72,12 +73,13 @@ class LiveClient:
     """
 
     def __init__(
-        self, socket: ClientConnection, started: Event, rate: int, notices: tuple[Event, ...]
+        self, socket: ClientConnection, started: Event, form: Format, notices: tuple[Event, ...]
     ) -> None:
         self._socket = socket
         self._finishing = False
         self.started = started
-        self.rate = rate
+        self.format = form
+        """Of the audio in both directions."""
         self.notices = notices
         """Events that came before `session.started`."""
         self.closed: Closed | None = None
@@ -110,15 +112,18 @@ class LiveClient:
         model: str,
         api_key: str | None = None,
         instructions: str | None = None,
-        rate: int = 24000,
+        form: Format = PCM_24K,
         voice: str | None = None,
         session: Mapping[str, Any] | None = None,
         timeout_s: float = 30,
     ) -> AsyncIterator[Self]:
-        """Starts a session of PCM at `rate` Hz (24000 or 16000); `session` has further fields of the session
-        config, which win over the others.  Ends it at exit.  Raises `BadUrl`, `Unreachable`, `SessionRefused`."""
+        """Starts a session with audio in `form`; `session` has further fields of the session config, which win over
+        the others.  Ends it at exit.  Raises `BadUrl`, `Unreachable`, `SessionRefused`."""
         address = Address.of(url)
-        config: dict[str, Any] = {"model": model, "audio": {"format": {"type": "audio/pcm", "rate": rate}}}
+        config: dict[str, Any] = {
+            "model": model,
+            "audio": {"format": {"type": form.type, "rate": form.rate}},
+        }
         if instructions is not None:
             config["instructions"] = instructions
         if voice is not None:
@@ -127,7 +132,7 @@ class LiveClient:
         socket = await _open(address, api_key, timeout_s)
         try:
             started, notices = await _start(socket, config, timeout_s)
-            client = cls(socket, started, rate, notices)
+            client = cls(socket, started, form, notices)
             yield client
             if client.closed is None:
                 await client.close()
@@ -141,10 +146,10 @@ class LiveClient:
         except ConnectionClosed as error:
             raise _lost(error) from None
 
-    async def append(self, pcm16: bytes) -> None:
+    async def append(self, audio: bytes) -> None:
         """Sends audio in the session's format as one append."""
-        audio = pybase64.b64encode_as_string(pcm16)
-        await self.send({"type": "session.input_audio.append", "audio": audio})
+        coded = pybase64.b64encode_as_string(audio)
+        await self.send({"type": "session.input_audio.append", "audio": coded})
 
     def __aiter__(self) -> Self:
         return self

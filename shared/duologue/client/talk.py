@@ -8,11 +8,15 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from duologue.audio.formats import PCM_24K, Format
+from duologue.audio.framing import OddBytes
 from duologue.client.events import AudioDelta, Closed, ErrorEvent, Event, Info, TranscriptDelta, UsageUpdated
 from duologue.client.live import BadServer, ConnectionLost
 
 SETTLE_S = 3.0
 """Once everything is sent: so long without output means that there is none to come."""
+HELD_BACK_S = 0.15
+"""What a server that resamples may hold back of each direction until the session ends."""
 
 
 class Stalled(Exception):
@@ -29,9 +33,9 @@ class Session(Protocol):
     def model(self) -> str: ...
 
     @property
-    def rate(self) -> int: ...
+    def format(self) -> Format: ...
 
-    async def append(self, pcm16: bytes) -> None: ...
+    async def append(self, audio: bytes) -> None: ...
 
     async def finish(self) -> None: ...
 
@@ -40,11 +44,11 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TalkResult:
-    """A conversation, audio at the session's rate.
+    """A conversation, audio at the session's rate and decoded.
 
-    `first_audio_s`: from the first append to the arrival of the first output sample that is not zero;
+    `first_audio_s`: from the first append to the arrival of the first output sample that is not silence;
     `first_audio_lag_s`: how long that sample came after its place in the session, i.e. the delay a listener has at
-    real-time pace; both `None` for an answer of zeros.  An incomplete last unit of the input counts; units are `None`
+    real-time pace; both `None` for an answer of silence.  An incomplete last unit of the input counts; units are `None`
     where their length is not known.
     """
 
@@ -98,14 +102,15 @@ async def stream(
     on_event: Callable[[Event], None] | None = None,
     on_sent: Callable[[int], None] | None = None,
 ) -> TalkResult:
-    """Sends int16 [n] at `client.rate` in appends of `chunk_bytes`, takes what comes, ends the session.
+    """Sends int16 [n] at the session's rate in appends of `chunk_bytes` of its format, takes what comes, ends the
+    session.
 
     `pace` is the multiple of real time, by the event loop's clock and without drift: an append leaves when its
     first sample is due.  `None` sends as fast as the answers come, at most `window_s` of input ahead of the output,
     so that no backlog of the server can fill up.  `on_sent` gets the samples sent so far.  Raises `ConnectionLost`,
     `Stalled` (no output while the window is full, or no end of the session, for `stall_s`).
     """
-    if chunk_bytes <= 0 or chunk_bytes % 2:
+    if chunk_bytes <= 0 or chunk_bytes % client.format.sample_bytes:
         raise ValueError(f"chunks of {chunk_bytes} bytes are no whole samples")
     if pace is not None and pace <= 0:
         raise ValueError(f"a pace of {pace}")
@@ -141,28 +146,30 @@ async def _send(
     on_sent: Callable[[int], None] | None,
 ) -> None:
     now = asyncio.get_running_loop().time
-    data = recording.astype("<i2").tobytes()
-    window = max(int(window_s * client.rate), chunk_bytes // 2)
+    rate, width = client.format.rate, client.format.sample_bytes
+    data = client.format.encode(recording)
+    window = max(int(window_s * rate), chunk_bytes // width)
     progress.began = began = now()
     try:
         for at in range(0, len(data), chunk_bytes):
             chunk = data[at : at + chunk_bytes]
             if pace is not None:
-                await asyncio.sleep(began + at / 2 / client.rate / pace - now())
+                await asyncio.sleep(began + at / width / rate / pace - now())
             else:
-                ahead = progress.sent + len(chunk) // 2 - window
+                ahead = progress.sent + len(chunk) // width - window
                 if not await _received(progress, ahead, stall_s):
-                    raise Stalled(
-                        f"no output for {stall_s:g} s after {progress.received / client.rate:.1f} s of it"
-                    )
+                    raise Stalled(f"no output for {stall_s:g} s after {progress.received / rate:.1f} s of it")
             if progress.ended.is_set():
                 return
             await client.append(chunk)
-            progress.sent += len(chunk) // 2
+            progress.sent += len(chunk) // width
             if on_sent is not None:
                 on_sent(progress.sent)
         unit = unit_samples or 1
-        await _received(progress, progress.sent // unit * unit, SETTLE_S)
+        held = 0 if client.format == PCM_24K else round(HELD_BACK_S * rate)
+        await _received(progress, (progress.sent - held) // unit * unit - held, SETTLE_S)
+        if held:
+            await _received(progress, progress.sent // unit * unit, 2 * HELD_BACK_S)
         if not progress.ended.is_set():
             await client.finish()
             await _end(progress, stall_s)
@@ -197,7 +204,7 @@ async def _receive(client: Session, progress: _Progress, on_event: Callable[[Eve
         async for event in client:
             match event:
                 case AudioDelta(audio=audio):
-                    _take_audio(progress, audio, now())
+                    _take_audio(progress, client.format, audio, now())
                 case TranscriptDelta():
                     progress.transcript.append(event)
                 case UsageUpdated(seconds=seconds):
@@ -214,15 +221,18 @@ async def _receive(client: Session, progress: _Progress, on_event: Callable[[Eve
         progress.moved.set()
 
 
-def _take_audio(progress: _Progress, audio: bytes, now: float) -> None:
-    if len(audio) % 2:
-        raise BadServer(f"the server sent {len(audio)} bytes of int16 audio")
+def _take_audio(progress: _Progress, form: Format, audio: bytes, now: float) -> None:
+    try:
+        pcm16 = form.decode(audio)
+    except OddBytes:
+        raise BadServer(f"the server sent {len(audio)} bytes of int16 audio") from None
     if progress.first_audio is None:
-        loud = np.flatnonzero(np.frombuffer(audio, "<i2"))
+        # A-law has no zero: silence is its smallest value.
+        loud = np.flatnonzero(np.abs(pcm16) > form.silence)
         if loud.size:
             progress.first_audio = now, progress.received + int(loud[0])
     progress.output.append(audio)
-    progress.received += len(audio) // 2
+    progress.received += len(pcm16)
     progress.moved.set()
 
 
@@ -233,13 +243,13 @@ def _result(client: Session, progress: _Progress, unit_samples: int | None) -> T
     if progress.first_audio is not None:
         came, sample = progress.first_audio
         first_s = came - began
-        lag_s = first_s - sample / client.rate
+        lag_s = first_s - sample / client.format.rate
     return TalkResult(
         session=client.session_id,
         model=client.model,
-        rate=client.rate,
+        rate=client.format.rate,
         input_samples=progress.sent,
-        pcm16=np.frombuffer(b"".join(progress.output), "<i2").astype(np.int16),
+        pcm16=client.format.decode(b"".join(progress.output)),
         transcript=tuple(part for part in progress.transcript if not part.heard),
         heard=tuple(part for part in progress.transcript if part.heard),
         first_audio_s=first_s,

@@ -283,7 +283,7 @@ def _boundaries(src: str, dst: str, arrays: Mapping[str, Any]) -> Mapping[str, A
         case "encoder", "llm":
             return {"features": floats("feature"), "active": np.array(bool(arrays))}
         case "llm", "talker":
-            return {"condition": floats("feature"), "k": arrays.get("k", np.array(0, np.int64))}
+            return {"condition": floats("feature"), "first": arrays.get("first", np.array(False))}
         case "talker", "codec":
             return {"codes": floats("samples")}
         case "codec", "root":

@@ -45,7 +45,7 @@ class Chronicler:
         return self._transport.bucket(BUCKET, max_age_s=MAX_AGE_S)
 
     async def _run(self) -> None:
-        failures = 0
+        failures = last_failures = 0
         while (record := self._newest) is not None:
             self._newest = None
             try:
@@ -58,10 +58,13 @@ class Chronicler:
                     return
                 self._newest = self._newest or record
             except TransportError as error:
-                failures += record.state == CLOSED
+                failures += 1
+                last_failures += record.state == CLOSED
                 telemetry.STORE_ERRORS.labels(BUCKET).inc()
-                log.warning("record not written", sid=self._sid, error=str(error))
-                if failures > LAST_RETRIES:
+                # The 1st, 2nd, 4th, … of each session: a store may be away for hours.
+                if failures.bit_count() == 1:
+                    log.warning("record not written", sid=self._sid, tries=failures, error=str(error))
+                if last_failures > LAST_RETRIES:
                     return
                 self._newest = self._newest or record
                 await asyncio.sleep(RETRY_S)

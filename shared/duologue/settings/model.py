@@ -58,9 +58,13 @@ class Settings(BaseSettings):
     model: Annotated[
         str | None,
         Use(
-            "worker talk offline doctor",
+            "worker talk offline doctor tap",
             required="worker offline",
-            otherwise={"talk": "the first that the server offers", "doctor": "all"},
+            otherwise={
+                "talk": "the first that the server offers",
+                "doctor": "all",
+                "tap": "as each session's start tells",
+            },
         ),
     ] = None
     """Id of the model."""
@@ -83,10 +87,14 @@ class Settings(BaseSettings):
     """Port of the (first) API pod; 0: any."""
     nats: Annotated[
         str | None,
-        Use("api worker up doctor", metavar="URL", otherwise={EVERY: NATS_URL, "up": "a server of its own"}),
+        Use(
+            "api worker up doctor top tap",
+            metavar="URL",
+            otherwise={EVERY: NATS_URL, "up": "a server of its own"},
+        ),
     ] = None
     """Address of the NATS server."""
-    announce: Annotated[bool, Use("api worker")] = True
+    announce: Annotated[bool, Use("api worker tap")] = True
     """Print one line of JSON on standard output when ready."""
 
     # ------------------------------------------------------------ who may
@@ -151,7 +159,9 @@ class Settings(BaseSettings):
     trace_ratio: Annotated[float, Field(ge=0, le=1), Use("api worker")] = 0.01
     """Share of the units that are traced; late and moved ones always are."""
     tap: Annotated[Path | None, Use("up", metavar="DIR")] = None
-    """Write every stage boundary of every session here."""
+    """Write every stage boundary of every session here when it is over."""
+    tap_mib: Annotated[int, Field(ge=1), Use("up tap")] = 512
+    """Memory for sessions that are to be written; beyond it their later units are not kept."""
 
     # ------------------------------------------------------------ everything on one machine
 
@@ -180,23 +190,41 @@ class Settings(BaseSettings):
     """Instructions for the model."""
     voice: Annotated[str | None, Use("talk")] = None
     """Voice of the model."""
-    rate: Annotated[int, Use("talk")] = 24000
-    """Sample rate of the session: 24000 or 16000."""
+    format: Annotated[
+        Literal["pcm24k", "pcm16k", "pcmu", "pcma"] | None, Use("talk", otherwise="`pcm24k`")
+    ] = None
+    """Audio of the session."""
+    rate: Annotated[int | None, Use("talk", otherwise="that of `format`")] = None
+    """Sample rate of a session of PCM: 24000 or 16000."""
     chunk_ms: Annotated[float, Field(ge=0.1), Use("talk")] = 20.0
     """Audio of an append."""
-    chunk_bytes: Annotated[int | None, Field(ge=2), Use("talk", otherwise="`chunk_ms`")] = None
-    """The same in bytes, an even number."""
+    chunk_bytes: Annotated[int | None, Field(ge=1), Use("talk", otherwise="`chunk_ms`")] = None
+    """The same in bytes of whole samples."""
     tail_s: Annotated[float, Field(ge=0), Use("talk", flag="--tail")] = 0.0
     """Seconds of silence after the recording."""
     pace: Annotated[float, Use("talk")] = 1.0
     """Multiple of real time."""
     no_pace: Annotated[bool, Use("talk")] = False
     """As fast as the answers come."""
+    subject: Annotated[str | None, Use("tap", flag="SUBJECT", otherwise="all")] = None
+    """Only messages to these subjects, * and > as in NATS."""
+    kind: Annotated[Words, Use("tap", otherwise="all")] = []
+    """Only messages of this kind (in, ack, claim, ctl, hb, ev); repeatable."""
+    session: Annotated[str | None, Use("tap", metavar="SID", otherwise="all")] = None
+    """Only what concerns this session."""
+    count: Annotated[int | None, Field(ge=1), Use("tap", otherwise="no end")] = None
+    """End after so many messages."""
+    whole: Annotated[bool, Use("tap", flag="--bytes")] = False
+    """Show all bytes of arrays too, in base64."""
+    write: Annotated[Path | None, Use("tap", metavar="DIR")] = None
+    """Print no message; write every stage boundary of every session here when it is over."""
+    once: Annotated[bool, Use("top")] = False
+    """Show it once, after a second, and end."""
     bench: Annotated[str | None, Use("bench", flag="NAME|all", required="bench")] = None
     """A benchmark's name, or all."""
     rounds: Annotated[int, Field(ge=1), Use("bench")] = 5
     """Rounds of each benchmark."""
-    as_json: Annotated[bool, Field(alias="json"), Use("up talk bench doctor")] = False
+    as_json: Annotated[bool, Field(alias="json"), Use("up talk bench doctor top tap")] = False
     """Print JSON on standard output, and nothing else."""
     show_settings: Annotated[bool, Use("doctor", flag="--settings")] = False
     """Print all settings and where each value comes from."""

@@ -5,6 +5,9 @@ from typing import NamedTuple
 from duologue.stage.model import Unit
 from duologue.stage.owner import Owner
 
+TIMER_S = 0.0005
+"""A timer may be as early as this (uvloop's count milliseconds), and must not be set again for the rest."""
+
 
 class Due(NamedTuple):
     since: float
@@ -40,7 +43,8 @@ class Batcher:
         if len(self._due) >= min(owners, self._limit):
             return 0.0
         first = next(iter(self._due.values())).since
-        return max(0.0, first + self._gather_s - now)
+        left = first + self._gather_s - now
+        return left if left > TIMER_S else 0.0
 
     def take(self) -> list[tuple[Owner, Due]]:
         """The batch: the longest waiting rows first."""

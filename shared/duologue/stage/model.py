@@ -15,7 +15,8 @@ State = TypeVar("State")
 
 
 class SessionError(Exception):
-    """This session can't go on here; the process can.  `code` is a key of `duologue.errors.TABLE`."""
+    """This session can't go on here; the process can.  `code` is a key of `duologue.errors.TABLE`.  The message is for
+    the log: it must not quote what the client said."""
 
     def __init__(self, message: str, code: str = "session_failed") -> None:
         super().__init__(message)

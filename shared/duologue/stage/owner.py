@@ -1,21 +1,35 @@
 """One session's state at a stage, with its end of the bus."""
 
 import math
+from collections import deque
 from collections.abc import Callable, Generator
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from duologue.bus.delivery import Emission
 from duologue.bus.endpoint import RING_BYTES, Endpoint, Post
 from duologue.bus.messages import Claim, Envelope
 from duologue.models import ROOT, Edge, Manifest
 from duologue.stage.model import History, Result, StageModel, Unit
+from duologue.tracing import REMEMBERED_S
 
 
 class Phase(Enum):
     OPENING = "opening"
     OPEN = "open"
     CLOSED = "closed"
+
+
+class Times(NamedTuple):
+    """When what happened to a unit here, by the shell's clock; `sent` by its sender's wall clock."""
+
+    unit: int
+    sent: float
+    arrived: float
+    ready: float
+    began: float
+    ended: float
+    rows: int
 
 
 class Owner:
@@ -48,7 +62,10 @@ class Owner:
         edges = manifest.edges(claim.start.options)
         self.inputs = tuple(edge for edge in edges if edge.dst == claim.stage)
         self.outputs = tuple(edge for edge in edges if edge.src == claim.stage)
-        self._main = next(edge.src for edge in self.inputs if edge.main)
+        self.main = next(edge.src for edge in self.inputs if edge.main)
+        self.times: deque[Times] = deque(maxlen=max(2, round(REMEMBERED_S / manifest.unit_s)))
+        """Of the last units, for those that turn out late; empty where nothing is traced."""
+        self._came: dict[int, float] = {}
         self.endpoint = Endpoint(
             claim.sid,
             claim.stage,
@@ -65,6 +82,8 @@ class Owner:
     def _on_unit(self, envelope: Envelope, arrived: Callable[["Owner"], None]) -> None:
         if envelope.src == ROOT:
             self.hear()
+        if envelope.src == self.main:
+            self._came[envelope.unit] = self._clock()
         arrived(self)
 
     def hear(self) -> None:
@@ -76,8 +95,10 @@ class Owner:
         yield from model.open(self.start, History())
 
     def due(self) -> Unit | None:
-        """The next unit with its inputs, if all of them are there and its outputs have room."""
+        """The next unit with its inputs, if all of them are there and its outputs have an addressee and room."""
         if self.phase is not Phase.OPEN or not self.go or self.stepping:
+            return None
+        if any(edge.dst not in self.endpoint.rings for edge in self.outputs):
             return None
         inputs = {}
         for edge in self.inputs:
@@ -95,14 +116,14 @@ class Owner:
         inlet = self.endpoint.inlets.get(edge.src)
         return inlet.peek(self.unit - edge.lag) if inlet is not None else None
 
-    def stepped(self, result: Result, horizon: int) -> None:
-        """Uses the inputs of the unit that was stepped, and sends its outputs.  Raises `KeyError` if the model gave
-        no body for a destination."""
+    def stepped(self, result: Result, horizon: int) -> tuple[Envelope, float]:
+        """Uses the inputs of the unit that was stepped, and sends its outputs.  Returns its main input, and when that
+        arrived.  Raises `KeyError` if the model gave no body for a destination."""
         main: Envelope | None = None
         for edge in self.inputs:
             if self.unit >= edge.lag:
                 envelope = self.endpoint.take(edge.src)
-                main = envelope if edge.src == self._main else main
+                main = envelope if edge.src == self.main else main
         assert main is not None  # every stage has a main input, without lag
         records = main.records if result.record is None else {**main.records, self.stage: result.record}
         used = main.context_used if result.context_used is None else result.context_used
@@ -117,3 +138,4 @@ class Owner:
                 else Emission(unit, body, {})
             )
             self.endpoint.emit(edge.dst, emission)
+        return main, self._came.pop(unit, self._clock())

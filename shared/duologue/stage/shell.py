@@ -21,6 +21,8 @@ from duologue.stage.owner import Owner, Phase
 from duologue.stage.probe import Probe
 from duologue.stage.tenancy import Tenancy
 from duologue.stage.ticks import Ticks
+from duologue.stage.watch import Watch
+from duologue.tracing import UNTRACED, Tracing
 
 HEARTBEAT_S = 0.250
 CLOSED_S = 60.0
@@ -66,6 +68,7 @@ class Shell:
         settings: ShellSettings | None = None,
         fatal: Callable[[str], None],
         address: str | None = None,
+        tracing: Tracing = UNTRACED,
     ) -> None:
         self.stage, self.manifest, self.model = stage, manifest, model
         self.settings = settings or ShellSettings()
@@ -73,8 +76,11 @@ class Shell:
         self.owners: dict[tuple[str, m.Epoch], Owner] = {}
         self.state = m.STARTING
         self._transport, self._engine, self._clock, self._fatal = transport, engine, clock, fatal
-        self._exchange = Exchange(transport, self.address, suspected=self._suspect, stray=self._stray)
+        self._exchange = Exchange(
+            transport, self.address, suspected=self._suspect, stray=self._stray, wall=tracing.wall
+        )
         gather_s = manifest.unit_s / 40 if self.settings.gather_s is None else self.settings.gather_s
+        self._watch = Watch(stage, manifest, tracing)
         self._ticks = Ticks(
             stage,
             model,
@@ -83,6 +89,7 @@ class Shell:
             clock=clock,
             gather_s=gather_s,
             limit=self.settings.batch_limit,
+            watch=self._watch,
             opened=lambda owner: self._claimed(owner, owner.reply_to, m.OPEN),
             failed=self._fail,
             fatal=fatal,
@@ -146,7 +153,8 @@ class Shell:
         for unsubscribe in self._subscriptions:
             await unsubscribe()
         for owner in list(self.owners.values()):
-            self.close(owner)
+            # Told now, a root need not wait to find out.
+            self._part(owner, SessionError("its worker ended"))
         self._ticks.stop()
         await self._exchange.stop()
 
@@ -272,6 +280,10 @@ class Shell:
         log.warning("session failed", sid=owner.sid, stage=self.stage, code=error.code, why=str(error))
         if owner.phase is Phase.OPENING:
             self._claimed(owner, owner.reply_to, m.FAILED, str(error))
+        self._part(owner, error)
+
+    def _part(self, owner: Owner, error: SessionError) -> None:
+        """Closes the owner and tells its root."""
         notice = m.encode(m.Failed(m.WIRE, owner.sid, owner.epoch, error.code, str(error)))
         self._failed[owner.sid, owner.epoch] = self._clock(), owner.root, notice
         self._transport.publish(subjects.control(owner.root), notice)
@@ -294,6 +306,9 @@ class Shell:
                 self._closed[control.sid, epoch] = self._clock()
                 if owner := self.owners.get((control.sid, epoch)):
                     self.close(owner)
+        elif isinstance(control, m.Trace):
+            if owner := self.owners.get((control.sid, control.epoch)):
+                self._watch.late(owner, control.unit, control.trace)
         elif isinstance(control, m.Drain):
             self.drain()
             self._answer(message.reply, m.Done(m.WIRE, f"{len(self.owners)} sessions left"))
@@ -368,10 +383,20 @@ class Shell:
         self._fresh_told = fresh
         pace = self.headroom.pace(sessions)
         places = m.Places(self.headroom.free(sessions, fresh), sessions, pace.stage_s, pace.more_s, fresh)
-        labels = self.stage, self.manifest.id
-        telemetry.OWNERS.labels(*labels).set(places.sessions)
-        telemetry.PLACES.labels(*labels).set(places.free)
         models = {self.manifest.id: places}
-        due_age, step_age = self._ticks.due_age, self.step_age
-        beat = m.Heartbeat(m.WIRE, m.LEDGER, self.address, self.state, models, due_age, step_age)
+        due_age, draining = self._ticks.due_age, self.state == m.DRAINING
+        self._watch.stands(places.sessions, places.free, self.model.footprint(), due_age, draining)
+        beat = m.Heartbeat(
+            m.WIRE,
+            m.LEDGER,
+            self.address,
+            self.state,
+            models,
+            due_age=due_age,
+            step_age=self.step_age,
+            step_ms=1000 * self._ticks.step_s.median(),
+            queue_ms=1000 * self._ticks.queue_s.median(),
+            unit_ms=1000 * self.manifest.unit_s,
+            sessions=places.sessions,
+        )
         self._transport.publish(subjects.heartbeat(self.address), m.encode(beat))

@@ -5,12 +5,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from duologue import telemetry
 from duologue.bus.messages import Epoch
+from duologue.errors import place_of
 from duologue.stage.batch import Batcher, Due
 from duologue.stage.engine import Engine
 from duologue.stage.model import Result, SessionError, StageModel
-from duologue.stage.owner import Owner, Phase
+from duologue.stage.owner import Owner, Phase, Times
+from duologue.stage.recent import Recent
+from duologue.stage.watch import Watch
 
 Stepped = list[tuple[Result | SessionError, int]]
 
@@ -29,6 +31,7 @@ class Ticks:
         clock: Callable[[], float],
         gather_s: float,
         limit: int,
+        watch: Watch,
         opened: Callable[[Owner], None],
         failed: Callable[[Owner, SessionError], None],
         fatal: Callable[[str], None],
@@ -36,6 +39,8 @@ class Ticks:
     ) -> None:
         self.count = 0
         """Jobs begun."""
+        self.queue_s, self.step_s = Recent(clock), Recent(clock)
+        """Of a step: how long its oldest unit has waited for it, and how long it took."""
         self._stage, self._model, self._engine, self._owners, self._clock = (
             stage,
             model,
@@ -44,13 +49,13 @@ class Ticks:
             clock,
         )
         self._on_opened, self._on_failed, self._fatal, self._measured = opened, failed, fatal, measured
+        self._watch = watch
         self._batcher = Batcher(gather_s, limit)
         self._opening: dict[Owner, Generator[Any, None, None]] = {}
         self._leaving: list[Callable[[], None]] = []
         """What frees the states and half-done openings of those who left: one each of an owner."""
         self._stopped = False
         self._opening_next = False
-        self._advancing: Generator[Any, None, None] | None = None
         self._wake: asyncio.TimerHandle | None = None
 
     @property
@@ -69,10 +74,11 @@ class Ticks:
     def close(self, owner: Owner) -> None:
         """The state, or what of it was opened so far, is freed on the model thread, after the running job."""
         self._batcher.drop(owner)
-        opening = self._opening.pop(owner, None)
-        if opening is not None and opening is not self._advancing:
+        if opening := self._opening.pop(owner, None):
             self._leaving.append(opening.close)
-        self._leave(owner)
+        if owner.state is not None:
+            self._leaving.append(partial(self._model.close, owner.state))
+            owner.state = None
         self._kick()
 
     def look(self, owner: Owner) -> None:
@@ -94,11 +100,6 @@ class Ticks:
             self._wake.cancel()
         self._engine.stop()
 
-    def _leave(self, owner: Owner) -> None:
-        if owner.state is not None and not owner.stepping:
-            self._leaving.append(partial(self._model.close, owner.state))
-            owner.state = None
-
     def _kick(self) -> None:
         """Gives the model thread its next job, if it is free and it is time."""
         if self._engine.busy or (self._stopped and not self._leaving):
@@ -110,7 +111,6 @@ class Ticks:
         elif self._opening and (self._opening_next or wait is None or wait > 0):
             self._opening_next = False
             owner, iterator = next(iter(self._opening.items()))
-            self._advancing = iterator
             self._submit(
                 lambda: _advance(iterator), lambda state, error: self._opened(owner, iterator, state, error)
             )
@@ -130,23 +130,23 @@ class Ticks:
 
     def _closed(self, _: Any, error: BaseException | None) -> None:
         if error is not None:
-            self._fatal(f"{self._stage}: close: {error!r}")
+            self._fatal(f"{self._stage}: close: {_bug(error)}")
             return
         self._kick()
 
     def _opened(
         self, owner: Owner, iterator: Generator[Any, None, None], state: Any, error: BaseException | None
     ) -> None:
-        self._advancing = None
         self._opening.pop(owner, None)
         if isinstance(error, SessionError):
             if owner.phase is not Phase.CLOSED:
                 self._on_failed(owner, error)
         elif error is not None:
-            self._fatal(f"{self._stage}: open: {error!r}")
+            self._fatal(f"{self._stage}: open: {_bug(error)}")
             return
         elif owner.phase is Phase.CLOSED:
-            self._leaving.append(iterator.close if state is None else partial(self._model.close, state))
+            if state is not None:
+                self._leaving.append(partial(self._model.close, state))
         elif state is None:
             self._opening[owner] = iterator
         else:
@@ -157,11 +157,10 @@ class Ticks:
 
     def _step(self, batch: list[tuple[Owner, Due]]) -> None:
         now = self._clock()
-        queued = telemetry.QUEUE_SECONDS.labels(self._stage)
-        for owner, due in batch:
+        for owner, _ in batch:
             owner.stepping = True
-            queued.observe(now - due.since)
-        telemetry.BATCH_UNITS.labels(self._stage).observe(len(batch))
+        self.queue_s.add(now - batch[0][1].since)
+        self._watch.begins(batch, now)
         rows = [(owner.state, due.unit) for owner, due in batch]
 
         def job() -> Stepped:
@@ -180,25 +179,33 @@ class Ticks:
         error: BaseException | None,
     ) -> None:
         if results is None:
-            self._fatal(f"{self._stage}: step: {error!r}")
+            self._fatal(f"{self._stage}: step: {_bug(error)}")
             return
         now = self._clock()
-        telemetry.STEP_SECONDS.labels(self._stage).observe(now - began)
+        self.step_s.add(now - began)
+        self._watch.ends(now - began)
         self._measured(now - began, [now - due.since for _, due in batch])
-        for (owner, _), (result, horizon) in zip(batch, results, strict=True):
+        for (owner, due), (result, horizon) in zip(batch, results, strict=True):
             owner.stepping = False
             if owner.phase is Phase.CLOSED:
-                self._leave(owner)
-            elif isinstance(result, SessionError):
+                continue
+            if isinstance(result, SessionError):
                 self._on_failed(owner, result)
             else:
                 try:
-                    owner.stepped(result, horizon)
+                    main, came = owner.stepped(result, horizon)
                 except KeyError as error:
                     self._fatal(f"{self._stage}: step: no body for {error}")
                     return
+                times = Times(due.unit.number, main.sent, came, due.since, began, now, len(batch))
+                self._watch.left(owner, times, main.trace)
                 self._batcher.look(owner, now)
         self._kick()
+
+
+def _bug(error: BaseException | None) -> str:
+    """What the log is told of a model's bug."""
+    return "nothing came" if error is None else ", ".join((type(error).__name__, *place_of(error)["where"]))
 
 
 def _advance(opening: Generator[Any, None, None]) -> Any:

@@ -5,18 +5,23 @@ import json
 import os
 import signal
 import sys
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 from prometheus_client import start_http_server
 
+from duologue import telemetry
+from duologue.bus import subjects
 from duologue.bus.nats import NatsTransport
+from duologue.bus.tape import Taped
 from duologue.memory import sessions_budget
 from duologue.models import manifest
 from duologue.stage.engine import ThreadEngine
 from duologue.stage.loading import load
 from duologue.stage.shell import Shell, ShellSettings
+from duologue.tracing import TracingSettings, open_tracing
 
 EXIT_ENGINE_DEATH = 70
 """sysexits.h EX_SOFTWARE: the model failed or hung; sessions here are lost to this process."""
@@ -43,6 +48,8 @@ class WorkerSettings:
     drain_s: float = 10.0
     gather_s: float | None = None
     ring_bytes: int = 16 << 20
+    otlp_endpoint: str = ""
+    trace_ratio: float = 0.01
     announce: bool = False
 
 
@@ -51,6 +58,13 @@ async def run(settings: WorkerSettings) -> int:
     loop = asyncio.get_running_loop()
     found = manifest(settings.model)
     options = found.worker_options(settings.options)
+    address = subjects.new_address(settings.stage)
+    tracing = open_tracing(
+        TracingSettings(settings.otlp_endpoint, settings.trace_ratio),
+        service=f"duologue-{settings.stage}",
+        instance=address,
+        clock=time.monotonic,
+    )
     engine = ThreadEngine(loop)
     model = await loop.run_in_executor(
         None, load, settings.stage, settings.model, {**options, "sleep": engine.sleep}
@@ -62,9 +76,11 @@ async def run(settings: WorkerSettings) -> int:
             log.error("worker ends", stage=settings.stage, why=why, code=code)
             ended.set_result(code)
 
-    transport = NatsTransport(
+    nats = NatsTransport(
         settings.nats_url, name=f"duologue-{settings.stage}", on_closed=lambda why: end(EXIT_BUS_CLOSED, why)
     )
+    telemetry.CONNECTIONS.watch(nats.stats)
+    transport = Taped(nats, clock=time.monotonic)
     await transport.connect()
     memory_bytes = settings.memory_bytes
     if memory_bytes is None:
@@ -77,7 +93,7 @@ async def run(settings: WorkerSettings) -> int:
         model,
         transport,
         engine,
-        clock=loop.time,
+        clock=time.monotonic,
         settings=ShellSettings(
             places=settings.places,
             gather_s=settings.gather_s,
@@ -87,6 +103,8 @@ async def run(settings: WorkerSettings) -> int:
             probe=True,
         ),
         fatal=lambda why: end(EXIT_ENGINE_DEATH, why),
+        address=address,
+        tracing=tracing,
     )
     await shell.start()
     metrics_url = None
@@ -125,4 +143,5 @@ async def run(settings: WorkerSettings) -> int:
         os._exit(code)
     await shell.stop()
     await transport.close()
+    tracing.close()
     return code

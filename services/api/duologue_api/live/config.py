@@ -1,5 +1,6 @@
-"""What a client asked for in `session.start`, checked and resolved."""
+"""What a client asked for in `session.start` and `session.update`, checked and resolved."""
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,13 +44,17 @@ BUILT_IN_VOICES = frozenset(
 )
 """Voices that clients name because OpenAI has them (openai-python 3.57, `built_in_voice.py`)."""
 DEFAULT_VOICE = "marin"
+OPENAI_MODEL = re.compile(r"gpt-live-\d+(-[\w.-]+)?", re.ASCII)
+"""Models that clients name because OpenAI has them: `gpt-live-1` is LiveKit's and others' default."""
 MAX_INSTRUCTIONS_BYTES = 16_384 * 8
 MAX_INPUT_BYTES = 8_192 * 8
 """OpenAI's limits are 16,384 and 8,192 tokens.  Eight bytes of UTF-8 a token is above every language's mean, so
 nothing that OpenAI takes is refused; and what is taken still fits the messages of the bus."""
 MAX_PROBLEMS = 1000
 """Beyond so many mistakes none is picked out: listing them would hold up every other session."""
-SERVED_FORMATS = ("audio/pcm 24000",)
+MAX_DELEGATION_BYTES = 1 << 20
+"""Of JSON, however many updates it came in."""
+UPDATABLE = frozenset({"delegation", "triggers"})
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -104,26 +109,13 @@ def check(session: Any, models: Sequence["ModelStatus"]) -> SessionConfig:
         shape = schema.SessionShape.model_validate(session)
     except ValidationError as error:
         raise _refusal(error) from None
-    model = next((each for each in models if each.id == shape.model), None)
-    if model is None:
-        there_is = ", ".join(each.id for each in models) or "none"
-        raise Refused(
-            "model_not_found",
-            f"There is no model {shown(shape.model)} here. Models: {there_is}.",
-            param="session.model",
-        )
+    notices: list[Notice] = []
+    model = _model(shape.model, models, notices)
     instructions = shape.instructions if shape.instructions and not shape.instructions.isspace() else None
     if instructions is not None and len(instructions.encode()) > MAX_INSTRUCTIONS_BYTES:
         raise _invalid("session.instructions", f"more than {MAX_INSTRUCTIONS_BYTES} bytes of UTF-8")
     form = shape.audio.format
-    if (form.type, form.rate) != ("audio/pcm", 24000):
-        served = ", ".join(SERVED_FORMATS)
-        raise _invalid(
-            "session.audio.format", f"{form.type} {form.rate} is not served here; formats: {served}"
-        )
-    if len({trigger.event_type for trigger in shape.triggers}) < len(shape.triggers):
-        raise _invalid("session.triggers", "more than one trigger for an event type")
-    notices: list[Notice] = []
+    _check_triggers(shape.triggers)
     voice, spoken_as = _voice(shape.audio.output.voice, model, notices)
     _note_unsupported(shape, notices)
     return SessionConfig(
@@ -140,6 +132,72 @@ def check(session: Any, models: Sequence["ModelStatus"]) -> SessionConfig:
         client=session.get("client"),
         safety_identifier=shape.safety_identifier,
         notices=tuple(notices),
+    )
+
+
+def update(config: SessionConfig, session: Any) -> SessionConfig:
+    """`config` as `session` (decoded JSON) of a `session.update` changes it, with the notices of that change: fields of
+    `delegation` are merged into what it was, lists replaced, and what is not named stays.  Raises `Refused` as
+    `check` does, `config` being as it was then."""
+    if not isinstance(session, dict):
+        raise _invalid("session", "expected an object")
+    for name in session:
+        if name not in schema.SessionShape.model_fields:
+            raise _unknown(f"session.{name if len(name) <= 64 else name[:64] + '…'}")
+    for name in session:
+        if name not in UPDATABLE:
+            raise _immutable(f"session.{name}")
+    given = session.get("delegation")
+    merged = {
+        "delegation": config.delegation if given is None else _merged(config.delegation, given),
+        "triggers": session.get("triggers", config.triggers),
+    }
+    try:
+        shape = schema.UpdateShape.model_validate(merged)
+    except ValidationError as error:
+        raise _refusal(error) from None
+    if len(msgspec.json.encode(merged["delegation"])) > MAX_DELEGATION_BYTES:
+        raise _invalid("session.delegation", f"more than {MAX_DELEGATION_BYTES} bytes")
+    _check_triggers(shape.triggers)
+    notices: list[Notice] = []
+    _note_unserved(
+        None if given is None else shape.delegation, shape.triggers if "triggers" in session else [], notices
+    )
+    return msgspec.structs.replace(config, **merged, notices=tuple(notices))
+
+
+def _merged(before: dict[str, Any], given: Any) -> Any:
+    """`given` into `before`, the fields of the backend's own settings one by one.  Its type can't change."""
+    if not isinstance(given, dict):
+        return given
+    if given.get("type", before["type"]) != before["type"]:
+        raise _immutable("session.delegation.type")
+    settings = before["type"]
+    both = {**before, **given}
+    if isinstance(given.get(settings), dict):
+        both[settings] = {**before.get(settings, {}), **given[settings]}
+    return both
+
+
+def _check_triggers(triggers: Sequence[schema.Trigger]) -> None:
+    if len({trigger.event_type for trigger in triggers}) < len(triggers):
+        raise _invalid("session.triggers", "more than one trigger for an event type")
+
+
+def _model(asked: str, models: Sequence["ModelStatus"], notices: list[Notice]) -> "ModelStatus":
+    """The model of that name.  OpenAI's stands for the first, since some clients name it unless they are told not
+    to; whoever names another one means it."""
+    for model in models:
+        if model.id == asked:
+            return model
+    if models and OPENAI_MODEL.fullmatch(asked):
+        notices.append(Notice("model_mapped", f"There is no {shown(asked)} here; this is {models[0].id}."))
+        return models[0]
+    there_is = ", ".join(each.id for each in models) or "none"
+    raise Refused(
+        "model_not_found",
+        f"There is no model {shown(asked)} here. Models: {there_is}.",
+        param="session.model",
     )
 
 
@@ -184,19 +242,21 @@ def _newest(messages: list[dict[str, Any]], notices: list[Notice]) -> list[dict[
 
 
 def _note_unsupported(shape: schema.SessionShape, notices: list[Notice]) -> None:
-    if shape.delegation is not None and shape.delegation.type != "client":
-        notices.append(
-            Notice(
-                "unsupported_delegation",
-                f"Nothing is delegated here ({shape.delegation.type} was asked for).",
-            )
-        )
-    if shape.triggers:
-        notices.append(Notice("unsupported_triggers", "Triggers have no effect here."))
+    _note_unserved(shape.delegation, shape.triggers, notices)
     if shape.store:
         notices.append(Notice("unsupported_store", "Sessions are not stored here: store is false."))
     if shape.client is not None:
         notices.append(Notice("unsupported_client", "client has no effect on a WebSocket."))
+
+
+def _note_unserved(
+    delegation: schema.Delegation | None, triggers: Sequence[schema.Trigger], notices: list[Notice]
+) -> None:
+    kind = getattr(delegation, "type", "client")
+    if kind != "client":
+        notices.append(Notice("unsupported_delegation", f"Nothing is delegated here ({kind} was asked for)."))
+    if triggers:
+        notices.append(Notice("unsupported_triggers", "Triggers have no effect here."))
 
 
 def _without_secrets(delegation: dict[str, Any]) -> dict[str, Any]:
@@ -215,6 +275,15 @@ def _invalid(param: str, why: str) -> Refused:
     return Refused("invalid_value", f"Invalid value: '{param}': {why}.", param=param)
 
 
+def _unknown(param: str) -> Refused:
+    return Refused("unknown_parameter", f"Unknown parameter: '{param}'.", param=param)
+
+
+def _immutable(param: str) -> Refused:
+    why = f"'{param}' can't be changed once the session has started."
+    return Refused("immutable_field_update", why, param=param)
+
+
 def _refusal(error: ValidationError) -> Refused:
     if error.error_count() > MAX_PROBLEMS:
         return _invalid("session", f"it has {error.error_count()} mistakes")
@@ -224,7 +293,7 @@ def _refusal(error: ValidationError) -> Refused:
     param = _place(first)
     match first["type"]:
         case "extra_forbidden":
-            return Refused("unknown_parameter", f"Unknown parameter: '{param}'.", param=param)
+            return _unknown(param)
         case "missing" | "union_tag_not_found" if _is_missing(first):
             return Refused(
                 "missing_required_parameter", f"Missing required parameter: '{param}'.", param=param

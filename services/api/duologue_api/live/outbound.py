@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import structlog
 
-from duologue.errors import close_code
-from duologue.telemetry import EVENT_ERRORS
+from duologue.audio.formats import PCM_24K
+from duologue.errors import TABLE, close_code
+from duologue.telemetry import EPISODES, EVENT_ERRORS, OUTPUT_BACKLOG_SECONDS, OUTPUT_DROPPED_SECONDS
 from duologue_api.live.events import (
     ErrorEvent,
     OutputAudioDelta,
@@ -23,7 +24,6 @@ from duologue_api.live.events import (
 )
 from duologue_api.live.settings import EdgeSettings
 
-PCM16_24K_BYTES_PER_S = 48_000
 MAX_REASON_BYTES = 123
 """RFC 6455 §5.5.1: a control frame has 125 bytes, two of them the code."""
 
@@ -35,11 +35,12 @@ class Outbound:
         self,
         settings: EdgeSettings,
         clock: Callable[[], float],
-        bytes_per_s: float = PCM16_24K_BYTES_PER_S,
+        bytes_per_s: float = PCM_24K.bytes_per_s,
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._bytes_per_s = bytes_per_s
+        self.bytes_per_s = bytes_per_s
+        """Of the session's format, once it is known; nothing is queued before."""
         self._audio: deque[tuple[int, OutputAudioDelta]] = deque()  # bounded: _bound, in seconds and events
         self._events: deque[tuple[int, str]] = deque()  # bounded: _bound, in events and bytes
         self._order = 0
@@ -55,7 +56,7 @@ class Outbound:
     @property
     def backlog_s(self) -> float:
         """Seconds of audio that wait."""
-        return self._audio_bytes / self._bytes_per_s
+        return self._audio_bytes / self.bytes_per_s
 
     # ---------------------------------------------------------------- the session's side
 
@@ -67,6 +68,7 @@ class Outbound:
                 return
             self._audio.append((self._next(), event))
             self._audio_bytes += len(event.delta)
+            OUTPUT_BACKLOG_SECONDS.observe(self.backlog_s)
         else:
             if isinstance(event, SessionClosed):
                 self._end_episode()
@@ -121,7 +123,8 @@ class Outbound:
 
     def _put(self, event: ServerEvent) -> None:
         if isinstance(event, ErrorEvent):
-            EVENT_ERRORS.labels(event.error.code).inc()
+            code = event.error.code
+            EVENT_ERRORS.labels(code if code in TABLE else "other").inc()
         text = encode(event)
         self._events.append((self._next(), text))
         self._event_bytes += len(text)
@@ -144,11 +147,13 @@ class Outbound:
         _, event = self._audio.popleft()
         self._audio_bytes -= len(event.delta)
         self._dropped_bytes += len(event.delta)
+        OUTPUT_DROPPED_SECONDS.inc(len(event.delta) / self.bytes_per_s)
         if self._behind_since is None:
+            EPISODES.labels("output").inc()
             self._behind_since = self._clock()
 
     def _dropped(self) -> str:
-        dropped_ms = round(self._dropped_bytes / self._bytes_per_s * 1000)
+        dropped_ms = round(self._dropped_bytes / self.bytes_per_s * 1000)
         structlog.get_logger().warning("output dropped", dropped_ms=dropped_ms)
         return f"{dropped_ms} ms of output audio were dropped"
 

@@ -318,6 +318,13 @@ class ClientShape(Shape):
     data_channel: DataChannel
 
 
+class UpdateShape(Shape):
+    """What of `session` can change, when it has changed."""
+
+    delegation: AnyDelegation
+    triggers: Many[Trigger]
+
+
 class SessionShape(Shape):
     """All of `session`.  What has a default may be left out; only `| None` may be null."""
 

@@ -12,7 +12,7 @@ class EdgeSettings:
     output_backlog_s: float = 5.0
     """Output audio held for a slow reader before the oldest is dropped."""
     behind_limit_s: float = 30.0
-    """A reader that has not caught up so long after the first drop is given up."""
+    """A reader that has not caught up so long after the first drop is given up: `output_backlog_close_s`."""
     max_queued_events: int = 1024
     max_queued_bytes: int = 4 << 20
     """Of queued events that are not audio, encoded."""

@@ -1,7 +1,6 @@
 """One client's WebSocket, from the upgrade to the close."""
 
 import asyncio
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum, auto
@@ -10,7 +9,8 @@ from typing import Any, NamedTuple
 import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from duologue.errors import BROKEN, close_code
+from duologue.audio.formats import PCM_24K, format_of
+from duologue.errors import BROKEN, close_code, place_of
 from duologue.telemetry import REFUSED
 from duologue_api.auth import SUBPROTOCOL
 from duologue_api.live import commands, config
@@ -45,16 +45,22 @@ STEPS: Mapping[State, Mapping[type[commands.Command], Step]] = {
     State.WAITING: {
         commands.Start: Step(State.STARTED),
         commands.Append: Step(why="expected session.start, got session.input_audio.append"),
+        commands.Mute: Step(why="expected session.start, got a change of muting"),
+        commands.Update: Step(why="expected session.start, got session.update"),
         commands.Close: Step(why="expected session.start, got session.close"),
     },
     State.STARTED: {
         commands.Start: Step(why="session.start came before, and goes on"),
         commands.Append: Step(State.STARTED),
+        commands.Mute: Step(State.STARTED),
+        commands.Update: Step(State.STARTED),
         commands.Close: Step(State.CLOSING),
     },
     State.CLOSING: {
         commands.Start: Step(why="the session is closing"),
         commands.Append: Step(),  # sent before the client's microphone heard of it
+        commands.Mute: Step(why="the session is closing"),
+        commands.Update: Step(why="the session is closing"),
         commands.Close: Step(why="the session is closing"),
     },
 }
@@ -80,6 +86,9 @@ class _Connection:
         self.outbound = Outbound(settings, clock)
         self.state = State.WAITING
         self.session: Session | None = None
+        self.config: config.SessionConfig | None = None
+        self.format = PCM_24K
+        """Of the session; before it starts, that of most."""
         self.gone = False
 
     async def run(self) -> None:
@@ -146,9 +155,7 @@ class _Connection:
         self.outbound.end(BROKEN, "internal_error")
 
     def log(self, bug: Exception) -> None:
-        # Where, but not the message: it may quote what the client said.
-        where = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(bug.__traceback__)]
-        structlog.get_logger().error("session ended by a bug", error=type(bug).__name__, where=where)
+        structlog.get_logger().error("session ended by a bug", **place_of(bug))
 
     # ---------------------------------------------------------------- in
 
@@ -177,7 +184,7 @@ class _Connection:
             text = message.get("text")
             if text is None:
                 raise Refused("invalid_event", "Binary frames carry nothing here: audio is base64 in JSON.")
-            self.step(commands.parse(text))
+            self.step(commands.parse(text, self.format.sample_bytes))
         except Refused as refused:
             if refused.command == "session.start" and self.state is State.WAITING:
                 self.refuse(refused)
@@ -194,15 +201,34 @@ class _Connection:
         if to is None or self.session is None:
             return
         match command:
-            case commands.Append(pcm, event_id):
-                self.session.append(pcm, event_id)
+            case commands.Append(audio, event_id):
+                self.session.append(audio, event_id)
+            case commands.Mute(on, event_id):
+                self.session.mute(on, event_id)
+            case commands.Update(session, event_id):
+                self.update(self.session, session, event_id)
             case commands.Close(event_id):
                 self.session.request_close(event_id)
             case commands.Start(session, event_id):
-                try:
-                    checked = config.check(session, self.host.models())
-                except Refused as refused:
-                    refused.event_id, refused.command = event_id, "session.start"
-                    raise
-                self.session.start(checked, event_id)
+                self.start(self.session, session, event_id)
         self.state = to
+
+    def start(self, session: Session, asked: object, event_id: str | None) -> None:
+        try:
+            self.config = config.check(asked, self.host.models())
+        except Refused as refused:
+            refused.event_id, refused.command = event_id, "session.start"
+            raise
+        self.format = format_of(self.config.format.type, self.config.format.rate)
+        self.outbound.bytes_per_s = self.format.bytes_per_s
+        session.start(self.config, event_id)
+
+    def update(self, session: Session, asked: object, event_id: str | None) -> None:
+        assert self.config is not None
+        try:
+            changed = config.update(self.config, asked)
+        except Refused as refused:
+            refused.event_id = event_id
+            raise
+        session.update(changed, event_id)
+        self.config = changed

@@ -1,0 +1,88 @@
+"""What is measured of one session at its root: counters and histograms of all units, spans of those that are traced."""
+
+from collections.abc import Callable, Mapping
+
+from duologue import telemetry
+from duologue.bus import messages as m
+from duologue.models import STAGES, Manifest
+from duologue.tracing import Attributes, Tracing
+from duologue_api.wiring import Place
+
+
+class Meter:
+    """`tell` sends a control message to the worker at an address.  Times are of `clock`, in seconds."""
+
+    def __init__(
+        self,
+        sid: str,
+        manifest: Manifest,
+        *,
+        tracing: Tracing,
+        clock: Callable[[], float],
+        tell: Callable[[str, m.Control], None],
+    ) -> None:
+        self._sid, self._unit_s = sid, manifest.unit_s
+        self._tracing, self._clock, self._tell = tracing, clock, tell
+        self._model = manifest.id
+        self._heard_at: float | None = None
+        self._units = self._spoken = 0
+        """Answered so far; the last one spoken, and one."""
+        # Looking a metric up by its labels costs more than counting.
+        self._in = telemetry.UNITS_IN.labels(self._model)
+        self._out = telemetry.UNITS_OUT.labels(self._model)
+        self._out_spoken = telemetry.UNITS_SPOKEN.labels(self._model)
+        self._late = telemetry.UNITS_LATE.labels(self._model)
+        self._answer = telemetry.ANSWER_SECONDS.labels(self._model)
+        self._backlog = telemetry.BACKLOG_SECONDS.labels(self._model)
+        self._silence = telemetry.SILENCE_SECONDS.labels(self._model)
+
+    def trace(self, unit: int) -> str:
+        """The traceparent that a unit sets out with; mostly none."""
+        return self._tracing.sampled(self._sid, unit)
+
+    def framed(self, units: int) -> None:
+        """Input came and completed so many units."""
+        if self._heard_at is None:
+            self._heard_at = self._clock()
+        self._in.inc(units)
+
+    def answered(self, envelope: m.Envelope, waited_s: float | None, places: Mapping[str, Place]) -> None:
+        """An output unit came, `waited_s` after its last input sample if another root did not have that."""
+        if not self._units and self._heard_at is not None:
+            first_audio_s = self._clock() - self._heard_at
+            telemetry.FIRST_AUDIO_SECONDS.labels(self._model).observe(first_audio_s)
+        self._units = envelope.unit + 1
+        self._out.inc()
+        if not envelope.body.marker:
+            self._spoken = self._units
+            self._out_spoken.inc()
+        if waited_s is None:
+            return
+        self._answer.observe(waited_s)
+        late = waited_s > self._unit_s
+        if late:
+            self._late.inc()
+        if envelope.trace:
+            self._spans(envelope, waited_s, late, envelope.trace)
+        elif late and (trace := self._tracing.late(self._sid, envelope.unit)):
+            self._spans(envelope, waited_s, late, trace)
+            for stage in STAGES:
+                place = places[stage]
+                asked = m.Trace(m.WIRE, self._sid, place.epoch, envelope.unit, trace)
+                self._tell(place.address, asked)
+
+    def sample(self, backlog_s: float) -> None:
+        """To be called every second."""
+        self._backlog.observe(backlog_s)
+        self._silence.observe((self._units - self._spoken) * self._unit_s)
+
+    def _spans(self, envelope: m.Envelope, waited_s: float, late: bool, trace: str) -> None:
+        now, tracing, unit = self._clock(), self._tracing, envelope.unit
+        attributes: Attributes = {
+            "duo.model": self._model,
+            "duo.session": self._sid,
+            "duo.unit": unit,
+            "duo.late": late,
+        }
+        tracing.first(self._sid, unit, "unit", now - waited_s, now, attributes)
+        tracing.under(trace, f"hop {envelope.src} root", tracing.of_wall(envelope.sent), now)

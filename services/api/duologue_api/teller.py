@@ -1,0 +1,119 @@
+"""What a session tells its client."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from duologue.audio.formats import Format
+from duologue.audio.streams import OutputStream
+from duologue.errors import CloseReason
+from duologue.models import Manifest
+from duologue_api.live import events
+from duologue_api.live.config import Notice, SessionConfig
+from duologue_api.live.refused import Refused
+from duologue_api.port import Client
+
+MAX_EARLY = 64
+"""Answers waiting for `session.started`; beyond it no command is taken that would have another one."""
+
+
+class Teller:
+    """Makes the events of one session, `session.started` before all others but errors.  `config` may be replaced."""
+
+    def __init__(
+        self, sid: str, client: Client, config: SessionConfig, manifest: Manifest, form: Format
+    ) -> None:
+        self.config = config
+        self.expires_at = 0
+        """Unix seconds."""
+        self._sid, self._client, self._manifest = sid, client, manifest
+        self._notices: Sequence[Notice] = config.notices
+        self._output = OutputStream(form, manifest.output_rate)
+        self._silence = bytes(2 * manifest.output_samples)
+        self._early: list[events.ServerEvent] | None = []  # bounded: check_room
+        self._context_used = -1.0
+
+    # -- answers
+
+    def started(self, event_id: str | None) -> None:
+        self._client.send(events.SessionStarted(session=self._session(), client_event_id=event_id))
+        early, self._early = self._early or (), None
+        for event in (*self._infos(self._notices), *early):
+            self._client.send(event)
+
+    def check_room(self, event_id: str | None) -> None:
+        """To be called before a command is taken.  Raises `Refused`."""
+        if self._early is not None and len(self._early) >= MAX_EARLY:
+            raise Refused("invalid_event", "Too many commands before session.started.", event_id=event_id)
+
+    def muted(self, on: bool, event_id: str | None) -> None:
+        kind = events.InputAudioMuted if on else events.InputAudioUnmuted
+        self._answer(kind(client_event_id=event_id))
+
+    def updated(self, config: SessionConfig, event_id: str | None) -> None:
+        """`config` is that of the session from now on; its notices are those of the update."""
+        self.config = config
+        updated = events.SessionUpdated(session=self._session(), client_event_id=event_id)
+        self._answer(updated, *self._infos(config.notices, event_id))
+
+    def error(self, code: str, message: str, event_id: str | None = None) -> None:
+        self._client.send(events.error(code, message, client_event_id=event_id))
+
+    # -- units
+
+    def unit(self, unit: int, text: str, pcm: bytes | None) -> None:
+        """Output unit `unit`: int16 at the model's rate, `None` for silence."""
+        if text:
+            ms = 1000 * self._manifest.unit_s
+            start_ms, end_ms = round(unit * ms), round((unit + 1) * ms)
+            self._client.send(events.OutputTranscriptDelta(delta=text, start_ms=start_ms, end_ms=end_ms))
+        self._audio(self._output.push(self._silence if pcm is None else pcm))
+
+    def rest(self) -> None:
+        """The audio of the units so far that a resampler has held back; no unit may follow."""
+        self._audio(self._output.flush())
+
+    def _audio(self, audio: bytes) -> None:
+        if audio:
+            self._client.send(events.OutputAudioDelta(delta=audio))
+
+    # -- the session
+
+    def context(self, used: float) -> None:
+        """The share of the model's context in use; negative: not known."""
+        if used >= 0:
+            self._context_used = used
+
+    def usage(self, seconds: float) -> None:
+        window = events.ContextWindow(usage_ratio=self._context_used) if self._context_used >= 0 else None
+        self._client.send(events.UsageUpdated(usage=events.Usage(seconds=seconds), context_window=window))
+
+    def expiring(self, left_s: float) -> None:
+        until = datetime.fromtimestamp(self.expires_at, UTC).isoformat(timespec="seconds")
+        message = f"This session ends in {left_s:g} s, at {until}. Start another one to go on."
+        self._client.send(events.Info(code="session_expiring", message=message))
+
+    def closed(self, reason: CloseReason, seconds: float, event_id: str | None = None) -> None:
+        usage = events.Usage(seconds=seconds)
+        self._client.send(
+            events.SessionClosed(
+                reason=reason, session=self._session(), usage=usage, client_event_id=event_id
+            )
+        )
+
+    # --
+
+    def _session(self) -> events.SessionResource:
+        return self.config.resource(self._sid, self.expires_at)
+
+    def _infos(self, notices: Sequence[Notice], event_id: str | None = None) -> list[events.Info]:
+        return [
+            events.Info(code=notice.code, message=notice.message, client_event_id=event_id)
+            for notice in notices
+        ]
+
+    def _answer(self, *answers: events.ServerEvent) -> None:
+        if self._early is not None:
+            self._early += answers
+            return
+        for answer in answers:
+            self._client.send(answer)
