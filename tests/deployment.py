@@ -39,6 +39,7 @@ class Worker:
     id: str
     pid: int
     metrics_url: str
+    model: str
 
 
 class Metrics:
@@ -71,7 +72,7 @@ class Deployment:
         self.nats_pid: int | None = said["nats_pid"]
         self.api_pids: list[int] = said["api_pids"]
         self.workers = [
-            Worker(each["stage"], each["worker"], each["pid"], each["metrics_url"])
+            Worker(each["stage"], each["worker"], each["pid"], each["metrics_url"], each["model"])
             for each in said["workers"]
         ]
         self.log: list[str] = []

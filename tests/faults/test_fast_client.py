@@ -29,7 +29,9 @@ NORMAL = speechlike(6.0, 28)
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Deployment]:
-    with deployment(seed=SETTINGS.seed, options={"batch_ms": STEP_MS}) as served:
+    # Four such stages answer later than a unit, and would be given no second session.
+    env = {"DUO_DEADLINE_UNITS": "100"}
+    with deployment(seed=SETTINGS.seed, options={"batch_ms": STEP_MS}, env=env) as served:
         # What a first session loads does not count as growth.
         asyncio.run(converse(served.live_url, speechlike(1.0, 1)))
         yield served

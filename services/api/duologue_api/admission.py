@@ -69,9 +69,10 @@ class Admission:
 
     # -- all sessions
 
-    def answered(self, model: str, waited_s: float) -> None:
-        """A unit was answered so long after its last sample."""
-        self._answers[model].append((self._clock(), waited_s))
+    def answered(self, model: str, waited_s: float | None) -> None:
+        """A unit was answered so long after its last sample, if that is known."""
+        if waited_s is not None:
+            self._answers[model].append((self._clock(), waited_s))
 
     def measure(self) -> None:
         """To be called every 250 ms or so: how much longer answers take than the stages say."""

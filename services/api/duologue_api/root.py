@@ -73,7 +73,6 @@ class Root:
         self._options = house.options(config.model)
         # Draws take a seed modulo 2**64, and messages hold no larger one.
         self._seed = seed_of(self.sid) if house.limits.seed is None else house.limits.seed % 2**64
-        edges = self._manifest.edges(self._options)
         heard = spoken = format_of(config.format.type, config.format.rate)
         if native:
             heard, spoken = pcm_at(self._manifest.input_rate), pcm_at(self._manifest.output_rate)
@@ -108,7 +107,7 @@ class Root:
             self.sid,
             config.model,
             m.Start(self._seed, self._options),
-            edges,
+            self._manifest.edges(self._options),
             Place(house.exchange.address, self._epoch),
             transport=house.transport,
             roster=house.roster,
@@ -250,9 +249,7 @@ class Root:
     def _refuse(self, refused: Refused) -> None:
         self._enter(Input.REFUSED)
         telemetry.REFUSED.labels(refused.code).inc()
-        log.info(
-            "session refused", sid=self.sid, model=self._config.model, code=refused.code, why=str(refused)
-        )
+        log.info("session refused", sid=self.sid, code=refused.code, why=str(refused))
         self._error(refused.code, str(refused), self._start_event)
         self._client.end(kind(refused.code).close or RETRY, refused.code)
         self._end("refused")
@@ -287,8 +284,7 @@ class Root:
             return
         unit, waited = envelope.unit, self._intake.answered(envelope.unit)
         self._meter.answered(envelope, waited, self.places)
-        if waited is not None:
-            self._house.admission.answered(self._config.model, waited)
+        self._house.admission.answered(self._config.model, waited)
         self.units_out = unit + 1
         self._endpoint.horizon = self.units_out
         self._teller.context(envelope.context_used)

@@ -14,11 +14,10 @@ from duologue.bus.endpoint import window_units
 from duologue.bus.exchange import Exchange
 from duologue.bus.transport import Message, Transport, Unsubscribe
 from duologue.models import ROOT, BadOption, Manifest
+from duologue.stage.capacity import Capacity
 from duologue.stage.engine import Engine
-from duologue.stage.headroom import FRESH_UNITS, WINDOW_UNITS, Headroom
 from duologue.stage.model import SessionError, StageModel
 from duologue.stage.owner import Owner, Phase
-from duologue.stage.probe import Probe
 from duologue.stage.tenancy import Tenancy
 from duologue.stage.ticks import Ticks
 from duologue.stage.watch import Watch
@@ -93,13 +92,15 @@ class Shell:
             opened=lambda owner: self._claimed(owner, owner.reply_to, m.OPEN),
             failed=self._fail,
             fatal=fatal,
-            measured=lambda step_s, unit_s: self.headroom.stepped(step_s, unit_s),
+            measured=lambda step_s, unit_s: self.capacity.headroom.stepped(step_s, unit_s),
         )
-        self.headroom = Headroom(
-            manifest.unit_s,
+        self.capacity = Capacity(
+            manifest,
+            model,
+            self.owners,
             clock=clock,
             places=self.settings.places,
-            memory_places=self._memory_places(),
+            memory_bytes=self.settings.memory_bytes,
             utilisation=self.settings.utilisation,
             cautious=self.settings.probe,
         )
@@ -107,7 +108,7 @@ class Shell:
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._subscriptions: list[Unsubscribe] = []
         self._hung_s = max(3 * manifest.unit_s, 1.0)
-        self._step_ticks = self._count = self._fresh_told = 0
+        self._step_ticks = self._count = 0
         self.empty = asyncio.Event()
         self.empty.set()
         self._failed: dict[tuple[str, m.Epoch], tuple[float, str, bytes]] = {}
@@ -127,7 +128,7 @@ class Shell:
         """Raises what the model raises when it is probed."""
         self._loop = asyncio.get_running_loop()
         if self.settings.probe:
-            await self._probe()
+            await self.capacity.probe(self.stage, self._engine)
         await self._exchange.start()
         self._subscriptions = [
             await self._transport.subscribe(subjects.claims(self.address), self._on_claim),
@@ -163,29 +164,7 @@ class Shell:
     @property
     def places(self) -> int:
         """Raw free places."""
-        return self.headroom.free(len(self.owners), self._fresh())
-
-    def _memory_places(self) -> int | None:
-        each = self.model.footprint()
-        if self.settings.memory_bytes is None or not each.session_bytes:
-            return None
-        return max(0, (self.settings.memory_bytes - each.fixed_bytes) // each.session_bytes)
-
-    def _fresh(self) -> int:
-        """Sessions that do not show in the measured times: new ones, and those that sent nothing for a while."""
-        since = self._clock() - WINDOW_UNITS * self.manifest.unit_s
-        return sum(
-            owner.unit - owner.start.begin < FRESH_UNITS or owner.stepped_at < since
-            for owner in self.owners.values()
-        )
-
-    async def _probe(self) -> None:
-        probe = Probe(self.stage, self.manifest, self.model, self._engine, self._clock)
-        longest_s = self.headroom.longest_step_s
-        found = await probe.run(self.headroom.cap, longest_s)
-        self.headroom.probed(found)
-        if found.get(1, 0.0) > longest_s:
-            log.error("too slow for any session", worker=self.address, step_s=found[1], longest_s=longest_s)
+        return self.capacity.free
 
     def _on_claim(self, message: Message) -> None:
         try:
@@ -360,8 +339,7 @@ class Shell:
             self._fatal(f"{self.stage} of {self.manifest.id}: hung: a step has run for {self.step_age:.1f} s")
         self._ticks.look_all()
         self._tenancy.check()
-        if self._fresh_told and self._fresh() < self._fresh_told:
-            # What a new session costs is known now: the next one must not wait for the heartbeat that says so.
+        if self.capacity.news:
             self._beat()
 
     @property
@@ -379,10 +357,7 @@ class Shell:
         self._beat()
 
     def _beat(self) -> None:
-        sessions, fresh = len(self.owners), self._fresh()
-        self._fresh_told = fresh
-        pace = self.headroom.pace(sessions)
-        places = m.Places(self.headroom.free(sessions, fresh), sessions, pace.stage_s, pace.more_s, fresh)
+        places = self.capacity.told()
         models = {self.manifest.id: places}
         due_age, draining = self._ticks.due_age, self.state == m.DRAINING
         self._watch.stands(places.sessions, places.free, self.model.footprint(), due_age, draining)
