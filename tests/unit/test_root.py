@@ -91,6 +91,7 @@ def play(script: Callable[[Call], Awaitable[None]], *, limit_s: float = 600.0, *
             await script(call)
             await asyncio.sleep(0.1)
             assert call.pod.roots == {}, "forgotten"
+            assert call.pod.exchange._endpoints == {}
             assert call.pod.empty.is_set()
             for shell in deployment.shells:
                 assert shell.owners == {} or not shell._transport.connected, shell.stage
@@ -165,6 +166,36 @@ def test_a_session_is_answered_unit_by_unit_and_closed() -> None:
     assert call.closed.usage.seconds == 1.0
     assert call.root.state is State.CLOSED
     assert call.codes() == []
+
+
+def test_a_session_that_is_over_is_held_by_no_timer() -> None:
+    async def script(call: Call) -> None:
+        await call.started()
+        call.root.append(bytes(UNIT), None)
+        call.root.request_close(None)
+        await call.ended()
+        assert call.root._timers != []
+        assert all(timer.cancelled() for timer in call.root._timers)
+
+    play(script)
+
+
+def test_rings_keep_only_what_may_be_asked_for() -> None:
+    async def script(call: Call) -> None:
+        await call.started()
+        await call.say()
+        await call.units(24)
+        await asyncio.sleep(0.1)
+        starts = {}
+        for shell in call.deployment.shells:
+            (owner,) = shell.owners.values()
+            starts |= {dst: ring.start for dst, ring in owner.endpoint.rings.items()}
+        assert starts["root"] == 24
+        assert starts["codec"] == 23, "the codec's state reaches one unit back"
+        call.root.request_close(None)
+        await call.ended()
+
+    play(script)
 
 
 def test_transcripts_carry_the_times_of_their_units() -> None:
@@ -547,7 +578,8 @@ def test_a_pod_that_was_cut_off_too_long_ends_its_sessions() -> None:
 def test_notices_of_failure_that_are_not_of_this_route_mean_nothing() -> None:
     async def script(call: Call) -> None:
         call.start()
-        epoch = call.root._opening.places["llm"].epoch if "llm" in call.root._opening.places else (1, 1)
+        await asyncio.sleep(0.1)
+        epoch = call.root._opening.places["llm"].epoch
         call.root.on_failed(m.Failed(m.WIRE, call.root.sid, epoch, "session_failed", "late"))
         await call.client.until(lambda: call.client.started)
         call.root.on_failed(m.Failed(m.WIRE, call.root.sid, (9, 9), "session_failed", "foreign"))

@@ -53,6 +53,20 @@ def test_a_claim_that_arrives_twice_is_one() -> None:
     assert len(play(script).model.states) == 1
 
 
+def test_a_claim_is_answered_once() -> None:
+    async def script(worker: Worker) -> None:
+        inboxes: list[str] = []
+        worker.bus.observe(
+            lambda message: inboxes.append(message.subject) if "INBOX" in message.subject else None
+        )
+        await worker.claim("live_a")
+        await worker.claim("live_a")
+        await asyncio.sleep(2 * CLAIM_POLL_S)
+        assert len(inboxes) == len(set(inboxes)) == 2
+
+    play(script, Scripted("encoder", quanta=1, open_s=0.1))
+
+
 def test_a_long_opening_is_asked_for_until_it_is_done() -> None:
     async def script(worker: Worker) -> None:
         answers: list[tuple[float, str]] = []
@@ -383,6 +397,19 @@ def test_a_root_is_told_until_it_has_heard() -> None:
         assert len(worker.heard(m.Failed)) == told, "nor for ever"
 
     play(script, model)
+
+
+def test_who_has_left_does_not_fail_any_more() -> None:
+    async def script(worker: Worker) -> None:
+        await worker.claim()
+        (owner,) = worker.shell.owners.values()
+        worker.close()
+        await asyncio.sleep(0.01)
+        worker.shell._fail(owner, SessionError("too late"))
+        await asyncio.sleep(1)
+        assert worker.told == []
+
+    play(script)
 
 
 def test_a_unit_for_an_owner_that_is_not_here_is_told_to_its_root() -> None:

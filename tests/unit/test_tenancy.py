@@ -177,6 +177,21 @@ def test_one_503_after_a_long_silence_is_no_death() -> None:
     play(script)
 
 
+def test_a_pod_that_comes_and_goes_is_not_dead() -> None:
+    """It must be away for as long as death takes without a break."""
+
+    async def script(worker: Worker) -> None:
+        await owned(worker, "live_a")
+        worker.answer = lambda asked: None
+        await asyncio.sleep(SILENCE_S - 0.1)
+        for _ in range(4):
+            worker.pod.blink(GONE_S / 2)
+            await asyncio.sleep(GONE_S)
+        assert sids(worker) == ["live_a"]
+
+    play(script)
+
+
 def test_just_reconnected_nobody_is_dead() -> None:
     async def script(worker: Worker) -> None:
         await owned(worker, "live_a")

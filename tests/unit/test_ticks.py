@@ -36,11 +36,14 @@ class Bench:
         self.model = model
         self.engine = ThreadEngine(self.loop) if threaded else InlineEngine(self.loop)
         model.sleep = self.engine.sleep
+        self.within: list[bool] = []
+        model.during = lambda _: self.within.append(self.engine.busy)
         self.owners: dict[tuple[str, m.Epoch], Owner] = {}
         self.sent: list[tuple[float, int, int]] = []
         self.opened: list[int] = []
         self.failed: list[int] = []
         self.fatal: list[str] = []
+        self.on_opened: Callable[[], None] = lambda: None
         self.ticks = Ticks(
             "encoder",
             model,
@@ -50,10 +53,14 @@ class Bench:
             gather_s=GATHER_S,
             limit=LIMIT,
             watch=Watch("encoder", manifest("parrot")),
-            opened=lambda owner: self.opened.append(owner.start.seed),
+            opened=self._open_now,
             failed=self._fail,
             fatal=self.fatal.append,
         )
+
+    def _open_now(self, owner: Owner) -> None:
+        self.opened.append(owner.start.seed)
+        self.on_opened()
 
     def _fail(self, owner: Owner, error: SessionError) -> None:
         self.failed.append(owner.start.seed)
@@ -117,6 +124,7 @@ def play(script: Callable[[Bench], Awaitable[None]], model: Scripted | None = No
         bench = Bench(model or Scripted("encoder"), **options)
         await script(bench)
         bench.ticks.stop()
+        assert all(bench.within), "the model was used outside of the engine's jobs"
         return bench
 
     return run_virtual(main())
@@ -286,6 +294,27 @@ def test_units_that_came_during_the_opening_are_stepped_after_it() -> None:
     assert [at for at, *_ in bench.sent] == pytest.approx([0.2])
 
 
+def test_an_opening_is_done_with_before_its_owner_is_open() -> None:
+    """What a model does after its last item was left to whoever dropped the iterator, and when."""
+
+    class Tidy(Scripted):
+        def open(self, start: m.Start, history: Any) -> Any:
+            try:
+                yield from super().open(start, history)
+            finally:
+                self._enter("tidied", start.seed)
+
+    model = Tidy("encoder", quanta=1)
+
+    async def script(bench: Bench) -> None:
+        bench.on_opened = lambda: bench.model.log.append(("opened",))
+        bench.open(1)
+        await bench.settled()
+
+    play(script, model)
+    assert [entry[0] for entry in model.log] == ["open", "open", "tidied", "opened"]
+
+
 # ---------------------------------------------------------------- errors
 
 
@@ -316,9 +345,8 @@ def test_an_opening_that_fails_ends_its_session_alone() -> None:
         if what == "open" and model.log[-1] == ("open", 2, 1):
             raise SessionError("told to")
 
-    model.during = during
-
     async def script(bench: Bench) -> None:
+        model.during = during
         first, _ = bench.open(1), bench.open(2)
         await bench.settled()
         bench.feed(first, 0)
@@ -510,6 +538,19 @@ def test_what_is_left_is_freed_after_the_stop() -> None:
     bench = play(script, Scripted("encoder", step_s=0.1))
     assert sorted(bench.model.did("close")) == [(0,), (1,), (2,)]
     assert len(bench.model.did("step")) == 1
+
+
+def test_nothing_is_stepped_or_opened_after_the_stop() -> None:
+    async def script(bench: Bench) -> None:
+        owner = bench.open(1)
+        await bench.settled()
+        bench.ticks.stop()
+        bench.open(2)
+        bench.feed(owner, 0)
+        bench.ticks.look_all()
+        await bench.settled()
+
+    assert play(script).model.log == [("open", 1, 0)]
 
 
 @given(seed=st.integers(0, 2**32))

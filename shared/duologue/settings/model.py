@@ -31,6 +31,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="DUO_",
         env_prefix_target="all",
+        allow_inf_nan=False,
         env_ignore_empty=True,
         enable_decoding=False,
         extra="forbid",
