@@ -10,7 +10,7 @@ import second_model
 from duologue import telemetry
 from duologue.inprocess import InProcess
 from duologue.stage.shell import ShellSettings
-from duologue.testing.paced import Outcome, PacedSession, arrive
+from duologue.testing.paced import Outcome, PacedSession, arrive, hold
 from duologue.virtual import run_virtual
 from duologue_api.port import ModelStatus
 
@@ -62,6 +62,29 @@ def test_a_burst_gets_no_further_than_sessions_one_by_one(options: dict[str, flo
     assert 2 <= burst.sessions <= slowly.sessions
     assert refused_at_once(burst)
     assert burst.late == 0
+
+
+@pytest.mark.parametrize(("utilisation", "deadline_units"), [(0.85, 1.0), (100.0, 100.0)])
+def test_beyond_the_bounds_units_are_late(utilisation: float, deadline_units: float) -> None:
+    """That none are within them is no accident: the same sessions, had they all been let in."""
+    settings = ShellSettings(places=100, probe=True, utilisation=utilisation)
+
+    async def main() -> Outcome:
+        async with InProcess(
+            "parrot",
+            worker_options={"row_ms": 3.0},
+            settings=settings,
+            limits={"deadline_units": deadline_units},
+        ) as deployment:
+            return await hold(deployment, [0.004 * n for n in range(20)], 0.8, 1.6)
+
+    if deadline_units == 1.0:
+        with pytest.raises(RuntimeError, match="sessions could not start"):
+            run_virtual(main())
+    else:
+        outcome = run_virtual(main())
+        assert outcome.sessions == 20
+        assert outcome.late_share > 0.1
 
 
 def test_memory_bounds_the_sessions() -> None:
