@@ -427,10 +427,10 @@ def test_up_without_keys_or_port() -> None:
 
 
 def test_up_with_a_tap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = UpSettings("parrot", 0, {"llm": 1}, tap_dir=tmp_path, tap_mib=7)
+    settings = UpSettings(("parrot",), 0, {"llm": 1}, tap_dir=tmp_path, tap_mib=7)
     [tap, llm, api] = specs(settings, "nats://here")
     command = list(tap.command(None)[3:])
-    assert " ".join(command) == f"tap --write {tmp_path} --tap-mib 7 --model parrot --announce"
+    assert " ".join(command) == f"tap --write {tmp_path} --tap-mib 7 --announce"
     assert tap.before
     assert tap.rank > llm.rank > api.rank, "it sees the end of all the others"
     assert (llm.before, api.before) == (False, False)
@@ -449,7 +449,7 @@ def test_up_with_a_tap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("duologue.tap.writing.run", run)
     assert main(command) == 0
-    assert asked == [("nats://here", tmp_path, 7 << 20, "parrot")]
+    assert asked == [("nats://here", tmp_path, 7 << 20, None)]  # it sees every start
 
 
 def test_options_go_to_where_the_model_knows_them() -> None:

@@ -338,7 +338,7 @@ def test_a_session_that_finds_no_place_is_told_why(workers: dict[str, int]) -> N
     async def main() -> Recorder:
         async with InProcess("parrot") as deployment:
             shell = deployment.shell("talker")
-            shell.headroom = Headroom(0.08, clock=asyncio.get_running_loop().time, places=0)
+            shell.capacity.headroom = Headroom(0.08, clock=asyncio.get_running_loop().time, places=0)
             if workers:
                 await shell.stop()
             await asyncio.sleep(1.1)

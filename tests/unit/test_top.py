@@ -261,7 +261,9 @@ def test_what_heartbeats_tell_of_a_deployment_at_work() -> None:
                 assert row["step_ms"] == pytest.approx(20)
                 assert 0 <= row["queue_ms"] <= 20
                 assert (row["unit_ms"], row["sessions"]) == (80, 2)
-                assert row["models"] == {"parrot": {"free": 62, "sessions": 2}}
+                [places] = row["models"].values()
+            assert places["sessions"] == 2
+            assert 0 < places["free"] <= 62
             assert [session["sid"] for session in picture["sessions"]] == [roots[1].sid, roots[0].sid]
             assert {session["state"] for session in picture["sessions"]} == {"opened"}
 
