@@ -158,7 +158,7 @@ class Settings(BaseSettings):
     otlp_endpoint: Annotated[str, Use("api worker", metavar="URL", otherwise="no traces")] = ""
     """Send traces to this OTLP collector."""
     trace_ratio: Annotated[float, Field(ge=0, le=1), Use("api worker")] = 0.01
-    """Share of the units that are traced; late and moved ones always are."""
+    """Share of the units that are traced; of late ones, up to 10 a second and pod are as well."""
     tap: Annotated[Path | None, Use("up", metavar="DIR")] = None
     """Write every stage boundary of every session here when it is over."""
     tap_mib: Annotated[int, Field(ge=1), Use("up tap")] = 512
