@@ -88,8 +88,8 @@ def _figures(moved: Values, cpu_s: float) -> dict[str, float]:
         )
     figures["gather_api_mean"] = mean_ms("duo_gather_seconds", "api")
     for stage in ("encoder", "llm", "talker", "codec"):
-        figures[f"queue_{stage}_mean"] = mean_ms("duo_queue_seconds", stage, "parrot")
-        figures[f"step_{stage}_mean"] = mean_ms("duo_step_seconds", stage, "parrot")
+        figures[f"queue_{stage}_mean"] = mean_ms("duo_queue_seconds", "parrot", stage)
+        figures[f"step_{stage}_mean"] = mean_ms("duo_step_seconds", "parrot", stage)
     answered = moved["duo_unit_answer_seconds_count", "parrot"]
     figures["lag_mean"] = mean_ms("duo_unit_answer_seconds", "parrot")
     figures["cpu_per_unit"] = 1e6 * cpu_s / answered
@@ -97,7 +97,7 @@ def _figures(moved: Values, cpu_s: float) -> dict[str, float]:
 
 
 async def _metrics(there: dict[str, Any]) -> Values:
-    """(sample's name, label values in the order of their names' definition) → value, over all processes."""
+    """(sample's name, label values in the order of their names) → value, over all processes."""
     urls = [f"{there['url']}/metrics", *(worker["metrics_url"] for worker in there["workers"])]
     values: Values = Counter()
     for text in await asyncio.gather(*(asyncio.to_thread(_get, url) for url in urls)):
