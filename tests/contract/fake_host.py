@@ -77,6 +77,10 @@ class EchoSession:
         )
         self.client.end(1000, "close_requested")
 
+    def broke(self, bug: Exception) -> None:
+        self.client.send(events.error("internal_error", "A bug."))
+        self.client.end(1011, "internal_error")
+
     def disconnected(self) -> None:
         self.gone += 1
         self.host.left.set()

@@ -210,7 +210,7 @@ class Pod:
     def _sample(self) -> None:
         self._every(SAMPLE_S, self._sample)
         telemetry.DRAINING.labels(subjects.API).set(self.state == m.DRAINING)
-        for root in self.roots.values():
+        for root in list(self.roots.values()):
             root.sample()
 
     def _heartbeat(self) -> None:

@@ -38,8 +38,8 @@ class Client(Protocol):
 
 
 class Session(Protocol):
-    """A root as the edge sees it.  All but `room` return at once.  An exception out of any of them ends this
-    session, with `internal_error`."""
+    """A root as the edge sees it.  All but `room` return at once.  What any of them raises beside `Refused` is a bug,
+    for `broke`."""
 
     def start(self, config: SessionConfig, event_id: str | None) -> None:
         """Called at most once, before all others."""
@@ -61,6 +61,10 @@ class Session(Protocol):
 
     def request_close(self, event_id: str | None) -> None:
         """Called at most once; no `append`, `mute` or `update` follows it."""
+        ...
+
+    def broke(self, bug: Exception) -> None:
+        """Ends the session with `internal_error`; `disconnected` follows.  Raises nothing."""
         ...
 
     def disconnected(self) -> None:

@@ -150,7 +150,10 @@ class _Connection:
 
     def fail(self, bug: Exception) -> None:
         """Ends this session for a fault of ours."""
-        self.log(bug)
+        if self.session is not None:
+            self.session.broke(bug)
+        else:
+            self.log(bug)
         self.outbound.send(error("internal_error", "The server made a mistake; this session is over."))
         self.outbound.end(BROKEN, "internal_error")
 
