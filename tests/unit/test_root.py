@@ -1,6 +1,7 @@
 """A session from its start to its end, whatever happens: the real pod, root, shells and parrot in virtual time."""
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -426,6 +427,34 @@ def test_a_bug_ends_its_session_and_hurts_no_other(where: str, capsys: pytest.Ca
     logged = "".join(capsys.readouterr())
     assert "RuntimeError" in logged
     assert "client said" not in logged
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_result_that_fits_no_message_ends_its_session_alone(stage: str) -> None:
+    async def script(call: Call) -> None:
+        other = Call(call.deployment)
+        await call.started()
+        await other.started()
+        model = call.deployment.shell(stage).model
+        step, mine = model.step, call.deployment.shell(stage).owners
+
+        def huge(batch: Any) -> Any:
+            states = {id(owner.state) for (sid, _), owner in mine.items() if sid == call.root.sid}
+            return [
+                dataclasses.replace(result, record=1 << 64) if id(state) in states else result
+                for (state, _), result in zip(batch, step(batch), strict=True)
+            ]
+
+        model.step = huge  # type: ignore[method-assign]
+        call.root.append(bytes(UNIT), None)
+        await other.say()
+        assert await call.ended() == (1000, "internal_error")
+        await other.units(24)
+        other.root.request_close(None)
+        await other.ended()
+        assert b"".join(other.client.units) == reference(SAID, SEED).pcm16.tobytes()
+
+    assert play(script).codes() == ["internal_error"]
 
 
 def test_what_cannot_even_be_told_ends_the_session() -> None:

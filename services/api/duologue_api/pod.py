@@ -79,7 +79,12 @@ class Pod:
             deadline_units=self.limits.deadline_units,
         )
         self.exchange = Exchange(
-            transport, self.address, gather_s=gather_s, suspected=self._suspect, wall=tracing.wall
+            transport,
+            self.address,
+            gather_s=gather_s,
+            suspected=self._suspect,
+            unsendable=self._unsendable,
+            wall=tracing.wall,
         )
         self._subscriptions: list[Unsubscribe] = []
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
@@ -195,6 +200,10 @@ class Pod:
     def _suspect(self, address: str) -> None:
         if self.roster.on_suspect(address):
             self._loop.call_later(PROBE_S, self.exchange.probe, address)
+
+    def _unsendable(self, envelope: m.Envelope, error: Exception) -> None:
+        if root := self.roots.get(envelope.sid):
+            root.broke(error)
 
     # -- housekeeping
 
