@@ -10,9 +10,10 @@ from duologue.bus import messages as m
 from duologue.bus import subjects
 from duologue.bus.transport import RequestTimeout
 from duologue.inprocess import InProcess
+from duologue.session.record import ACTIVE, BUCKET, CLOSED, SessionRecord
 from duologue.virtual import run_virtual
 from duologue_api.placement import Life
-from duologue_api.pod import HEARTBEAT_S, new_sid
+from duologue_api.pod import HEARTBEAT_S, RECORDS_S, new_sid
 from duologue_api.port import Draining
 from recorder import Recorder, config
 
@@ -191,6 +192,41 @@ def test_garbage_is_counted_and_dropped(subject: str) -> None:
         assert counter._value.get() == before + 1
         client, _ = await session(deployment)
         assert client.started
+
+    play(script)
+
+
+async def states(deployment: InProcess) -> list[str]:
+    """What the records say of the sessions, in any order."""
+    bucket = await deployment.transports[0].bucket(BUCKET)
+    entries = [await bucket.get(sid) for sid in await bucket.keys()]
+    return [m.decode(entry.value, SessionRecord).state for entry in entries if entry is not None]
+
+
+def test_the_records_of_a_pod_that_stops_say_so() -> None:
+    """They stayed `active` for ever: the pod left the bus before they were written."""
+
+    async def script(deployment: InProcess) -> None:
+        for _ in range(2):
+            await session(deployment)
+        _, root = await session(deployment)
+        await asyncio.sleep(0.1)
+        assert await states(deployment) == [ACTIVE] * 3
+        root.disconnected()  # type: ignore[attr-defined]
+        await deployment.pod.stop()
+        await deployment.pod.transport.close()
+        assert await states(deployment) == [CLOSED] * 3
+
+    play(script)
+
+
+def test_a_pod_that_stops_does_not_wait_for_a_store_that_is_away() -> None:
+    async def script(deployment: InProcess) -> None:
+        await session(deployment)
+        deployment.bus.store.up = False
+        before = asyncio.get_running_loop().time()
+        await deployment.pod.stop()
+        assert asyncio.get_running_loop().time() - before <= RECORDS_S + 0.1
 
     play(script)
 

@@ -25,6 +25,8 @@ TICK_S = 0.040
 HEARTBEAT_S = 0.250
 SAMPLE_S = 1.0
 """Between two looks at the state of each session, for histograms."""
+RECORDS_S = 1.0
+"""For what is still to be written of sessions when the pod leaves."""
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 log = structlog.get_logger()
@@ -87,6 +89,8 @@ class Pod:
             wall=tracing.wall,
         )
         self._subscriptions: list[Unsubscribe] = []
+        self._writes: set[asyncio.Task[None]] = set()
+        """The last of sessions that are over."""
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
     # -- life
@@ -110,9 +114,13 @@ class Pod:
             log.info("draining", pod=self.address, sessions=len(self.roots))
 
     async def stop(self) -> None:
-        """Ends all sessions (`session.closed` with `connection_lost`) and leaves the bus."""
+        """Ends all sessions (`session.closed` with `expired`) and, once their records are written, leaves the bus."""
         for root in list(self.roots.values()):
             root.shut()
+        if self._writes:
+            _, unwritten = await asyncio.wait(self._writes, timeout=RECORDS_S)
+            if unwritten:
+                log.warning("records not written", sessions=len(unwritten))
         for timer in self._timers.values():
             timer.cancel()
         for unsubscribe in self._subscriptions:
@@ -156,6 +164,9 @@ class Pod:
     def forget(self, root: Root) -> None:
         if self.roots.pop(root.sid, None) and not self.roots:
             self.empty.set()
+        if writing := root.chronicler.writing:
+            self._writes.add(writing)
+            writing.add_done_callback(self._writes.discard)
 
     # -- the bus
 

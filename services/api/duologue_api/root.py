@@ -59,7 +59,7 @@ class Root:
         self._close_wanted: tuple[str | None] | None = None
         self._usage_told = 0.0
         self._closing: tuple[CloseReason, str | None] = ("close_requested", None)
-        self._chronicler = Chronicler(sid, house.transport, fenced=lambda: self.fail("fenced"))
+        self.chronicler = Chronicler(sid, house.transport, fenced=lambda: self.fail("fenced"))
 
     # -- what the edge sees
 
@@ -134,7 +134,7 @@ class Root:
         self._teller.check_room(event_id)
         if self.state is not State.CLOSING and (control := self._intake.mute(on, event_id)):
             kind_, sample, _ = control
-            self._chronicler.tell(kind_, sample=sample, unit=self._intake.unit_of(sample))
+            self.chronicler.tell(kind_, sample=sample, unit=self._intake.unit_of(sample))
         self._teller.muted(on, event_id)
 
     def update(self, config: SessionConfig, event_id: str | None) -> None:
@@ -385,7 +385,7 @@ class Root:
         self._client.send(events.error(code, message, client_event_id=event_id))
 
     def _chronicle(self, what: str, **detail: Any) -> None:
-        self._chronicler.write(
+        self.chronicler.write(
             SessionRecord(
                 sid=self.sid,
                 model=self._config.model,
@@ -397,4 +397,4 @@ class Root:
                 units=self.units_out,
             )
         )
-        self._chronicler.tell(what, model=self._config.model, **detail)
+        self.chronicler.tell(what, model=self._config.model, **detail)
