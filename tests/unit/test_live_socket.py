@@ -15,7 +15,7 @@ from duologue_api.live import commands, events
 from duologue_api.live.refused import Refused
 from duologue_api.live.settings import EdgeSettings
 from duologue_api.live.socket import STEPS, State, serve
-from duologue_api.port import Client
+from duologue_api.port import Client, Crowded, Draining
 
 pytestmark = pytest.mark.unit
 
@@ -318,6 +318,23 @@ def test_a_bug_anywhere_ends_the_session_with_a_word(where: str, capsys: pytest.
     # Of all others the session itself tells, which knows its id.
     assert ("RuntimeError" in logged) is (where in ("connect", "disconnected"))
     assert "client said" not in logged
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(Crowded, "session_limit_reached"), (Draining, "server_draining")]
+)
+def test_a_pod_that_takes_nobody_says_so_at_once(error: type[Exception], code: str) -> None:
+    class ClosedHost(EchoHost):
+        def connect(self, client: Client) -> Any:
+            raise error
+
+    async def test() -> None:
+        peer = Peer(START)
+        await peer.serve(ClosedHost())
+        assert [event["error"]["code"] for event in peer.events] == [code]
+        assert peer.close == (1013, code)
+
+    run(test)
 
 
 def test_an_event_that_cannot_be_encoded_ends_the_session() -> None:

@@ -13,8 +13,8 @@ from duologue.inprocess import InProcess
 from duologue.session.record import ACTIVE, BUCKET, CLOSED, SessionRecord
 from duologue.virtual import run_virtual
 from duologue_api.placement import Life
-from duologue_api.pod import HEARTBEAT_S, RECORDS_S, new_sid
-from duologue_api.port import Draining
+from duologue_api.pod import HEARTBEAT_S, MAX_WAITING, RECORDS_S, new_sid
+from duologue_api.port import Crowded, Draining
 from recorder import Recorder, config
 
 pytestmark = pytest.mark.unit
@@ -87,6 +87,20 @@ def test_a_draining_pod_takes_no_more_sessions_and_ends_with_its_last(asked: boo
         await client.until(lambda: len(client.units) == 1)
         root.request_close(None)  # type: ignore[attr-defined]
         await asyncio.wait_for(pod.empty.wait(), 1.0)
+
+    play(script)
+
+
+def test_only_so_many_may_wait_without_a_session() -> None:
+    async def script(deployment: InProcess) -> None:
+        pod = deployment.pod
+        waiting = [pod.connect(Recorder()) for _ in range(MAX_WAITING - 1)]
+        await session(deployment)  # the last one starts, and waits no more
+        waiting.append(pod.connect(Recorder()))
+        with pytest.raises(Crowded):
+            pod.connect(Recorder())
+        waiting.pop().disconnected()
+        assert (await session(deployment))[0].started
 
     play(script)
 

@@ -18,13 +18,16 @@ from duologue.tracing import UNTRACED, Tracing
 from duologue_api.admission import Admission
 from duologue_api.house import Limits
 from duologue_api.placement import PROBE_S, Roster
-from duologue_api.port import Client, Draining, ModelStatus
+from duologue_api.port import Client, Crowded, Draining, ModelStatus
 from duologue_api.root import Root
+from duologue_api.table import State
 
 TICK_S = 0.040
 HEARTBEAT_S = 0.250
 SAMPLE_S = 1.0
 """Between two looks at the state of each session, for histograms."""
+MAX_WAITING = 256
+"""Clients that have not sent `session.start` yet: each holds a socket, and may for a minute."""
 RECORDS_S = 1.0
 """For what is still to be written of sessions when the pod leaves."""
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -130,9 +133,11 @@ class Pod:
     # -- Host
 
     def connect(self, client: Client) -> Root:
-        """Raises `Draining`."""
+        """Raises `Draining`, `Crowded`."""
         if self.state != m.READY:
             raise Draining
+        if sum(root.state is State.CONNECTING for root in self.roots.values()) >= MAX_WAITING:
+            raise Crowded
         root = Root(self._new_sid(), client, self)
         self.roots[root.sid] = root
         self.empty.clear()

@@ -12,6 +12,10 @@ class Draining(Exception):
     """The pod takes no more sessions."""
 
 
+class Crowded(Exception):
+    """Too many clients are connected that have not started a session."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
     """A model of this deployment, as clients see it."""
@@ -81,7 +85,7 @@ class Host(Protocol):
     """The pod."""
 
     def connect(self, client: Client) -> Session:
-        """A root in the state before `session.start`.  Raises `Draining`."""
+        """A root in the state before `session.start`.  Raises `Draining`, `Crowded`."""
         ...
 
     def models(self) -> Sequence[ModelStatus]: ...

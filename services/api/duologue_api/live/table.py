@@ -150,7 +150,8 @@ MEANINGS: Mapping[str, str] = {
     "or, by the server's policy, the session ends",
     "output_backlog": "you read too slowly: the oldest audio was dropped, the message tells how much; one an "
     "episode, and after 30 s the end",
-    "session_limit_reached": "a stage has no place for another session: try again",
+    "session_limit_reached": "a stage has no place for another session, or too many sockets wait for their "
+    "`session.start`: try again",
     "model_unavailable": "a stage has no worker yet: try again",
     "server_draining": "the server is going down: try again",
     "session_failed": "a stage lost the session's state",
