@@ -56,6 +56,7 @@ def test_a_pod_says_what_it_serves_and_whether_it_can() -> None:
         pod = deployment.pod
         (model,) = pod.models()
         assert (model.id, model.ready, model.unit_s, model.voices) == ("parrot", True, 0.08, ("parrot",))
+        assert "instructions" in model.unsupported
         assert pod.ready() == (True, "")
         await deployment.shell("llm").stop()
         await asyncio.sleep(1.0)

@@ -145,7 +145,14 @@ class Pod:
 
     def models(self) -> Sequence[ModelStatus]:
         return [
-            ModelStatus(model, found.description, not self.roster.lacking(model), found.voices, found.unit_s)
+            ModelStatus(
+                model,
+                found.description,
+                not self.roster.lacking(model),
+                found.voices,
+                found.unit_s,
+                found.unsupported,
+            )
             for model, found in self._manifests.items()
         ]
 

@@ -27,6 +27,8 @@ class ModelStatus:
     voices: tuple[str, ...]
     """The first is the default; none: the model has one voice of its own, without a name."""
     unit_s: float
+    unsupported: tuple[str, ...] = ()
+    """What the model has not, of `Manifest.unsupported`."""
 
 
 class Client(Protocol):
