@@ -79,6 +79,7 @@ def _models(app: FastAPI, host: Host, created: int) -> None:
             "ready": model.ready,
             "voices": list(model.voices),
             "unit_s": model.unit_s,
+            "unsupported": list(model.unsupported),
         }
         return {
             "id": model.id,
