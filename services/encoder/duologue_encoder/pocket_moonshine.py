@@ -109,15 +109,14 @@ class Moonshine:
         """What is said in int16 [n] at 16 kHz."""
         wave = np.zeros((1, max(len(pcm), MIN_SAMPLES)), np.float32)
         wave[0, : len(pcm)] = pcm / np.float32(32768)
-        (hidden,) = self._encoder.run(
-            None, {"input_values": wave, "attention_mask": np.ones(wave.shape, np.int64)}
-        )
+        mask = np.ones(wave.shape, np.int64)
+        (hidden,) = self._encoder.run(None, {"input_values": wave, "attention_mask": mask})
         limit = max(4, int(len(pcm) / RATE * TOKENS_PER_S))
-        return self._text(self._decode(hidden, limit))
+        return self._text(self._decode(hidden, mask, limit))
 
-    def _decode(self, hidden: Any, limit: int) -> list[int]:
-        """Greedy, by the merged graph: the first step makes the caches, of which the encoder's stay."""
-        mask = np.ones(hidden.shape[:2], np.int64)
+    def _decode(self, hidden: Any, mask: Any, limit: int) -> list[int]:
+        """Greedy, by the merged graph: the first step makes the caches, of which the encoder's stay.  The mask is that
+        of the samples; the graph takes every 384th of it."""
         caches = dict.fromkeys(self._caches, self._empty)
         last, tokens = BEGIN, []
         for step in itertools.count():
