@@ -127,7 +127,15 @@ class Pod:
 
     def models(self) -> Sequence[ModelStatus]:
         return [
-            ModelStatus(model, found.description, not self.roster.lacking(model), found.voices, found.unit_s)
+            ModelStatus(
+                model,
+                found.description,
+                not self.roster.lacking(model),
+                found.voices,
+                found.unit_s,
+                found.input_rate,
+                found.output_rate,
+            )
             for model, found in self._manifests.items()
         ]
 

@@ -23,6 +23,10 @@ class ModelStatus:
     voices: tuple[str, ...]
     """The first is the default; none: the model has one voice of its own, without a name."""
     unit_s: float
+    input_rate: int = 24_000
+    """Samples a second that it hears; sessions may have others."""
+    output_rate: int = 24_000
+    """Samples a second that it makes."""
 
 
 class Client(Protocol):
