@@ -152,6 +152,8 @@ class Pod:
                 found.voices,
                 found.unit_s,
                 found.unsupported,
+                found.input_rate,
+                found.output_rate,
             )
             for model, found in self._manifests.items()
         ]

@@ -29,6 +29,10 @@ class ModelStatus:
     unit_s: float
     unsupported: tuple[str, ...] = ()
     """What the model has not, of `Manifest.unsupported`."""
+    input_rate: int = 24_000
+    """Samples a second that it hears; sessions may have others."""
+    output_rate: int = 24_000
+    """Samples a second that it makes."""
 
 
 class Client(Protocol):

@@ -293,7 +293,7 @@ class Root:
         self._endpoint.horizon = self.units_out
         self._teller.context(envelope.context_used)
         pcm = envelope.body.tensors.get("pcm")
-        self._teller.unit(unit, envelope.text, pcm.data if pcm else None)
+        self._teller.unit(unit, envelope.text, envelope.heard, pcm.data if pcm else None)
         if self.state is State.CLOSING and not self._intake.pending:
             self._drained()
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from duologue.audio.formats import Format
 from duologue.audio.streams import OutputStream
+from duologue.bus.messages import Heard
 from duologue.errors import CloseReason
 from duologue.models import Manifest
 from duologue_api.live import events
@@ -36,6 +37,8 @@ class Teller:
         self._silence = bytes(2 * manifest.output_samples)
         self._early: list[events.ServerEvent] | None = []  # bounded: check_room
         self._context_used = -1.0
+        self._told_from = 0
+        """Start of the last transcript that was told, in ms."""
 
     # -- answers
 
@@ -70,17 +73,26 @@ class Teller:
 
     # -- units
 
-    def unit(self, unit: int, text: str, pcm: bytes | None) -> None:
+    def unit(self, unit: int, text: str, heard: Sequence[Heard], pcm: bytes | None) -> None:
         """Output unit `unit`: int16 at the model's rate, `None` for silence."""
+        for piece in heard:
+            start_ms, end_ms = self._span(piece.first, piece.end)
+            self._client.send(events.InputTranscriptDelta(delta=piece.text, start_ms=start_ms, end_ms=end_ms))
         if text:
-            ms = 1000 * self._manifest.unit_s
-            start_ms, end_ms = round(unit * ms), round((unit + 1) * ms)
+            start_ms, end_ms = self._span(unit, unit + 1)
             self._client.send(events.OutputTranscriptDelta(delta=text, start_ms=start_ms, end_ms=end_ms))
         self._audio(self._output.push(self._silence if pcm is None else pcm))
 
     def rest(self) -> None:
         """The audio of the units so far that a resampler has held back; no unit may follow."""
         self._audio(self._output.flush())
+
+    def _span(self, first: int, end: int) -> tuple[int, int]:
+        """Milliseconds of the units from `first` to before `end`.  What was heard is known later than it was said,
+        and clients take a start that lies before an earlier one for a clock that was set back."""
+        ms = 1000 * self._manifest.unit_s
+        self._told_from = max(self._told_from, round(first * ms))
+        return self._told_from, max(self._told_from, round(end * ms))
 
     def _audio(self, audio: bytes) -> None:
         if audio:

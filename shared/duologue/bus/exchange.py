@@ -269,10 +269,9 @@ def _split(units: list[Envelope]) -> Iterable[list[Envelope]]:
     part: list[Envelope] = []
     size = 0
     for envelope in units:
-        bytes_ = 200 + len(envelope.text) + sum(len(t.data) for t in envelope.body.tensors.values())
-        if part and size + bytes_ > MAX_MESSAGE_BYTES:
+        if part and size + envelope.size > MAX_MESSAGE_BYTES:
             yield part
             part, size = [], 0
         part.append(envelope)
-        size += bytes_
+        size += envelope.size
     yield part

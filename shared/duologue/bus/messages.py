@@ -77,13 +77,23 @@ class Speech(Body, frozen=True, tag="speech"):
 AnyBody = Audio | Features | Condition | Codes | Speech
 
 
+class Heard(Struct, frozen=True):
+    """What the user said in units `first` ≤ unit < `end`, which may lie well before the unit that brings it.
+    Pieces concatenate to the transcript, leading spaces included."""
+
+    text: str
+    first: int
+    end: int
+
+
 class Envelope(Struct, frozen=True):
     """One unit on one edge of one session, fenced by itself.
 
-        `epoch` is the sender's and `to` the addressee's.  `records` are the decisions taken in this unit so far,
-        by stage; `text` is what the transcript gains.  `sent` is the sender's wall clock in seconds (telemetry
-        only; nothing is decided by it), `trace` a W3C traceparent, empty for units that are not traced, and `context_used`
-    the share of the model's context budget in use after this unit, 0..1, negative while it is not known.
+    `epoch` is the sender's and `to` the addressee's.  `records` are the decisions taken in this unit so far,
+    by stage; `text` is what the transcript gains, `heard` what that of the user does.  `sent` is the sender's wall
+    clock in seconds (telemetry only; nothing is decided by it), `trace` a W3C traceparent, empty for units that are not
+    traced, and `context_used` the share of the model's context budget in use after this unit, 0..1, negative while it
+    is not known.
     """
 
     v: int
@@ -100,6 +110,18 @@ class Envelope(Struct, frozen=True):
     sent: float = 0.0
     trace: str = ""
     context_used: float = -1.0
+    heard: tuple[Heard, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire, roughly; records aside."""
+        return 200 + size(self.text, self.heard, self.body)
+
+
+def size(text: str, heard: tuple[Heard, ...], body: AnyBody) -> int:
+    """Bytes on the wire, roughly, of what a unit carries."""
+    pieces = sum(16 + len(piece.text) for piece in heard)
+    return len(text) + pieces + sum(len(tensor.data) for tensor in body.tensors.values())
 
 
 SHED = 1

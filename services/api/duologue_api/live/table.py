@@ -79,7 +79,12 @@ SERVER = (
         S,
         "with the unit in which it is said; `start_ms` and `end_ms` on the session clock",
     ),
-    Row("session.input_transcript.delta", N, "no model here transcribes what it hears"),
+    Row(
+        "session.input_transcript.delta",
+        S,
+        "where the model transcribes what it hears (`pocket`): words with the times at which they were said, on the "
+        "session clock, once they are certain",
+    ),
     Row(
         "session.usage.updated",
         S,

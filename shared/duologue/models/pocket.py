@@ -1,0 +1,71 @@
+"""The pocket model: small models from packages, in a row, behind the four stages.  Not a native duplex model but a
+*cascade*: it recognises what was said, thinks of an answer and reads it out.  No GPU, no download.
+
+| stage | does | out |
+|---|---|---|
+| encoder | voice activity, end of turn, recognition | `Features`: `speech`, `text`, `span` |
+| llm | listens or speaks, answers | `Condition`: `text`, `end`, `stop` |
+| talker | text to clauses to phonemes | `Codes`: `clauses`, `phonemes`, `text`, `stop` |
+| codec | synthesis, cut into units | `Speech`: `pcm`; to the llm: `left`, `text` |
+
+A body without arrays says that there is nothing new in the unit.  Texts are UTF-8 as uint8 [bytes].
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from duologue.models.manifest import CHAIN, BadOption, Edge, Manifest
+
+UNIT_SAMPLES, INPUT_RATE, OUTPUT_RATE = 1280, 16_000, 24_000
+"""A unit is 80 ms."""
+FEEDBACK_UNITS = 2
+"""The llm hears what the codec said so many units later."""
+
+
+def session_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises `BadOption`."""
+    if given:
+        raise BadOption(f"the pocket model has no session option {next(iter(given))!r}")
+    return {}
+
+
+def worker_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """`inline`: work that otherwise has threads of its own is done within the step, for tests and virtual time.  Raises
+    `BadOption`."""
+    options = {"inline": False}
+    for name, value in given.items():
+        if name not in options:
+            raise BadOption(f"the pocket model has no worker option {name!r}")
+        if str(value).lower() not in ("true", "false"):
+            raise BadOption(f"{name} must be true or false, not {value!r}")
+        options[name] = str(value).lower() == "true"
+    return options
+
+
+def _edges(options: Mapping[str, Any]) -> tuple[Edge, ...]:
+    return (*CHAIN, Edge("codec", "llm", main=False, lag=FEEDBACK_UNITS))
+
+
+def _boundaries(src: str, dst: str, arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+    if (src, dst) == ("root", "encoder"):
+        return {"input_pcm16": arrays.get("pcm", np.zeros(UNIT_SAMPLES, np.int16))}
+    if (src, dst) == ("codec", "root"):
+        return {"pcm16": arrays.get("pcm", np.zeros(UNIT_SAMPLES * OUTPUT_RATE // INPUT_RATE, np.int16))}
+    return {}
+
+
+MANIFEST = Manifest(
+    id="pocket",
+    description="A spoken conversation on a laptop: recognition, rules or a small LLM, synthesis; a cascade.",
+    unit_samples=UNIT_SAMPLES,
+    input_rate=INPUT_RATE,
+    output_rate=OUTPUT_RATE,
+    session_options=session_options,
+    worker_options=worker_options,
+    edges=_edges,
+    boundaries=_boundaries,
+    voices=("heart",),
+    unsupported=("appended text", "delegation", "tools"),
+)
