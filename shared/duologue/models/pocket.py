@@ -34,10 +34,16 @@ def session_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def worker_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises `BadOption`."""
-    if given:
-        raise BadOption(f"the pocket model has no worker option {next(iter(given))!r}")
-    return {}
+    """`inline`: work that otherwise has threads of its own is done within the step, for tests and virtual time.  Raises
+    `BadOption`."""
+    options = {"inline": False}
+    for name, value in given.items():
+        if name not in options:
+            raise BadOption(f"the pocket model has no worker option {name!r}")
+        if str(value).lower() not in ("true", "false"):
+            raise BadOption(f"{name} must be true or false, not {value!r}")
+        options[name] = str(value).lower() == "true"
+    return options
 
 
 def prompt(instructions: str | None, messages: Sequence[Message], voice: str) -> dict[str, Any]:
