@@ -67,9 +67,7 @@ class Teller:
         """Output unit `unit`: int16 at the model's rate, `None` for silence."""
         for piece in heard:
             start_ms, end_ms = self._span(piece.first, piece.end)
-            self._client.send(
-                events.InputTranscriptDelta(delta=piece.text, start_ms=start_ms, end_ms=end_ms)
-            )
+            self._client.send(events.InputTranscriptDelta(delta=piece.text, start_ms=start_ms, end_ms=end_ms))
         if text:
             start_ms, end_ms = self._span(unit, unit + 1)
             self._client.send(events.OutputTranscriptDelta(delta=text, start_ms=start_ms, end_ms=end_ms))

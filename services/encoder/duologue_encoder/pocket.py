@@ -162,7 +162,9 @@ def _pcm(unit: Unit) -> Pcm:
     except Malformed as error:
         raise SessionError(f"unit {unit.number}: {error}") from None
     if pcm.dtype != np.dtype("<i2") or pcm.shape != (UNIT_SAMPLES,):
-        raise SessionError(f"unit {unit.number}: pcm is {pcm.dtype} {list(pcm.shape)}, not int16 [{UNIT_SAMPLES}]")
+        raise SessionError(
+            f"unit {unit.number}: pcm is {pcm.dtype} {list(pcm.shape)}, not int16 [{UNIT_SAMPLES}]"
+        )
     return pcm
 
 

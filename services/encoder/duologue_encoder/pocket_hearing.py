@@ -204,7 +204,11 @@ class Hearing:
                 self._ask(Job(self.segment, here, Kind.PAUSE))
         elif here - self.segment >= LONGEST:
             self._ask(Job(self.segment, quietest(here - CUT_WITHIN, here - PAUSE), Kind.CUT))
-        elif self.wanted is None and not quiet and here - self.asked >= max(PARTIAL, (here - self.segment) // 6):
+        elif (
+            self.wanted is None
+            and not quiet
+            and here - self.asked >= max(PARTIAL, (here - self.segment) // 6)
+        ):
             self._ask(Job(self.segment, here, Kind.PARTIAL))
 
     def _ask(self, job: Job) -> None:
