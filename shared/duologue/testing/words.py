@@ -3,11 +3,9 @@
 import re
 from collections.abc import Sequence
 
-UNITS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen"
-).split()
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()  # noqa: SIM905
+UNITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", *TEENS]
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
 
 
 def words(text: str) -> list[str]:
