@@ -35,6 +35,7 @@ format: .venv/.ready ## format the code and fix what ruff can fix
 
 docs: .venv/.ready ## the pages of docs/ that are made from the code
 	@page=$$($(BIN)/python -m duologue.settings) && printf '%s\n' "$$page" >docs/settings.md
+	@page=$$($(BIN)/python -m duologue.telemetry) && printf '%s\n' "$$page" >docs/metrics.md
 	@page=$$($(BIN)/python -m duologue_api.live.table) && printf '%s\n' "$$page" >docs/protocol.md
 
 bench: .venv/.ready ## benchmarks, one JSON line each: NAME=all

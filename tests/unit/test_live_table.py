@@ -11,6 +11,7 @@ from openai.types.live import ClientEvent, ServerEvent
 from pydantic import BaseModel
 
 from duologue.errors import TABLE
+from duologue.models import HISTORY, INSTRUCTIONS
 from duologue_api.live import events, schema
 from duologue_api.live.commands import Append, Close, Mute, Start, Update, parse
 from duologue_api.live.config import check, update
@@ -21,7 +22,10 @@ from duologue_api.port import ModelStatus
 pytestmark = pytest.mark.unit
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "protocol.md"
-MODELS = (ModelStatus("m", "", True, ("robin",), 0.08),)
+MODELS = (
+    ModelStatus("m", "", True, ("robin",), 0.08),
+    ModelStatus("bare", "", True, (), 0.08, (INSTRUCTIONS, HISTORY)),
+)
 DTMF = "transport.dtmf.send"
 """Of telephone transports, not in the SDK's union of client events."""
 
@@ -81,6 +85,8 @@ NOTED: list[tuple[str, dict[str, Any]]] = [
     ("input_trimmed", {"input": [{"role": "user", "content": [{"text": "x" * 70_000}]}]}),
     ("unsupported_delegation", {"delegation": RESPONSES}),
     ("unsupported_triggers", {"triggers": [TRIGGER]}),
+    ("unsupported_instructions", {"model": "bare", "instructions": "Be brief."}),
+    ("unsupported_input", {"model": "bare", "input": [{"role": "user", "content": [{"text": "x"}]}]}),
     ("unsupported_store", {"store": True}),
     ("unsupported_client", {"client": {"data_channel": {}}}),
 ]

@@ -17,6 +17,11 @@ MAX_EARLY = 64
 """Answers waiting for `session.started`; beyond it no command is taken that would have another one."""
 
 
+def overflow(backlog_s: float) -> str:
+    """Why a session ends whose input may not be replaced."""
+    return f"Input ran more than {backlog_s:g} s ahead of the model. Send audio at the pace at which it is recorded."
+
+
 class Teller:
     """Makes the events of one session, `session.started` before all others but errors.  `config` may be replaced."""
 
@@ -58,8 +63,13 @@ class Teller:
         updated = events.SessionUpdated(session=self._session(), client_event_id=event_id)
         self._answer(updated, *self._infos(config.notices, event_id))
 
-    def error(self, code: str, message: str, event_id: str | None = None) -> None:
-        self._client.send(events.error(code, message, client_event_id=event_id))
+    def shedding(self, backlog_s: float) -> None:
+        """An episode of input beyond `backlog_s` begins."""
+        message = (
+            f"Input runs more than {backlog_s:g} s ahead of the model; the oldest of it is replaced by silence until "
+            "the model has caught up. Send audio at the pace at which it is recorded."
+        )
+        self._client.send(events.error("input_backlog", message))
 
     # -- units
 

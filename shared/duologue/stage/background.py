@@ -46,10 +46,13 @@ class Background:
                 self._start()
             self._changed.notify()
 
-    def drop(self, lane: "Lane") -> None:
+    def cancel(self, lane: "Lane") -> None:
         with self._changed:
             for future, _ in lane.waiting:
                 future.cancel()
+            if lane.waiting:
+                self._turn.remove(lane)
+            lane.waiting.clear()
 
     def _start(self) -> None:
         self._started = True
@@ -80,9 +83,9 @@ class Lane:
         self._background.submit(self, future, work)
         return future
 
-    def close(self) -> None:
-        """Cancels what has not begun.  What runs ends by itself."""
-        self._background.drop(self)
+    def cancel(self) -> None:
+        """Drops what has not begun.  What runs ends by itself, and nobody waits for it."""
+        self._background.cancel(self)
 
 
 def _do(future: Future[Any], work: Callable[[], Any]) -> None:

@@ -1,0 +1,85 @@
+"""Cuts an answer into clauses, each of which is synthesised by itself.
+
+A sentence in one piece sounds best.  The first clause of an answer is kept short so that its sound is ready early, and no
+clause is longer than `MOST_CHARACTERS`, so that none takes long.
+"""
+
+import re
+from collections.abc import Iterator
+
+FIRST_WORDS = 8
+"""The first clause has no more words if there is a place where a speaker could pause."""
+MOST_CHARACTERS = 120
+LEAST_SHARE = 3
+"""A sentence that is too long is not cut within the first third of that."""
+
+_BORDER = re.compile(r"(?P<sentence>[.!?…]+)[\"”’')\]]*(?=\s|$)|[,;:—–]+[\"”’')\]]*(?=\s|$)|\n")
+_ABBREVIATED = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|vs|e\.g|i\.e|[A-Z])$")
+_JOINT = re.compile(
+    r"\s(?=(?:and|or|but|so|because|that|which|who|where|when|while|if|than|then|"
+    r"to|in|on|at|of|for|from|with|without|about|by|as)\s)"
+)
+
+
+def next_clause(text: str, first: bool, complete: bool) -> tuple[str, str]:
+    """The next clause of `text` with the white space before it, and the rest; the clause is empty where more text must
+    come first, as it may when `text` is not `complete`.  Text that ends with the end of a clause need not wait."""
+    begin = len(text) - len(text.lstrip())
+    end = _end(text, begin, first, complete)
+    return text[:end], text[end:]
+
+
+def _end(text: str, begin: int, first: bool, complete: bool) -> int:
+    """Where the clause that begins at `begin` ends, 0 if that is not known yet."""
+    limit = begin + MOST_CHARACTERS
+    pause = 0
+    for at, sentence in _borders(text, begin, complete):
+        if at > limit:
+            break
+        if sentence:
+            return _shortened(text, begin, at) if first else at
+        if first and 2 <= _words(text[begin:at]) <= FIRST_WORDS:
+            return at
+        pause = at
+    if len(text) <= limit:
+        whole = len(text.rstrip())
+        end = whole if complete or pause == whole else 0
+    elif pause - begin > MOST_CHARACTERS // LEAST_SHARE:
+        end = pause
+    else:
+        space = max(text.rfind(" ", begin, limit + 1), text.rfind("\n", begin, limit + 1))
+        end = space if space > begin else limit
+    return _shortened(text, begin, end) if first and end else end
+
+
+def _borders(text: str, begin: int, complete: bool) -> Iterator[tuple[int, bool]]:
+    """Ends of clauses after `begin`, and whether a sentence ends there."""
+    for found in _BORDER.finditer(text, begin):
+        at, dots = found.end(), found["sentence"]
+        if dots == "." and not _closes(text, begin, found.start(), complete):
+            continue
+        yield at, bool(dots) or found[0] == "\n"
+
+
+def _closes(text: str, begin: int, dot: int, complete: bool) -> bool:
+    """Whether the sentence ends with the dot at `dot`; else it is an abbreviation's."""
+    follows = text[dot + 1 :].lstrip()[:1]
+    if follows.islower():
+        return False
+    return not _ABBREVIATED.search(text, begin, dot) or (complete and not follows)
+
+
+def _shortened(text: str, begin: int, end: int) -> int:
+    """A nearer end for a first clause of too many words: before the last word in reach that joins phrases."""
+    if _words(text[begin:end]) <= FIRST_WORDS:
+        return end
+    places = [
+        found.start()
+        for found in _JOINT.finditer(text, begin, end)
+        if FIRST_WORDS // 2 <= _words(text[begin : found.start()]) <= FIRST_WORDS
+    ]
+    return places[-1] if places else end
+
+
+def _words(text: str) -> int:
+    return len(text.split())
