@@ -3,10 +3,10 @@
 import re
 from collections.abc import Sequence
 
-NEVER_LAST = frozenset("a an and because but if into my of or our than the their to uh um your".split())  # noqa: SIM905
+NEVER_LAST = frozenset("a an and because but if into my of or our than the their to uh um your".split())
 """No sentence ends with one of these, whatever stop the recogniser put after it."""
 SELDOM_LAST = frozenset(
-    "are as at by can could for from in is on please that was were what when where which while will with "  # noqa: SIM905
+    "are as at by can could for from in is on please that was were what when where which while will with "
     "would".split()
 )
 """Questions do, others hardly."""

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
-TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()  # noqa: SIM905
+TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 UNITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", *TEENS]
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 
 
 def words(text: str) -> list[str]:
