@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -147,10 +147,8 @@ def _summary(result: TalkResult, out: Path | None) -> dict[str, Any]:
         "output_samples": len(result.pcm16),
         "first_audio_ms": None if first is None else round(first * 1000, 1),
         "transcript": result.text,
-        "fragments": [
-            {"text": part.text, "start_ms": part.start_ms, "end_ms": part.end_ms}
-            for part in result.transcript
-        ],
+        "fragments": _fragments(result.transcript),
+        "heard": _fragments(result.heard),
         "notices": [
             {"type": each.type, "code": each.code, "message": each.message} for each in result.notices
         ],
@@ -159,6 +157,10 @@ def _summary(result: TalkResult, out: Path | None) -> dict[str, Any]:
         "close_reason": result.close_reason,
         "out": None if out is None else str(out),
     }
+
+
+def _fragments(parts: Sequence[TranscriptDelta]) -> list[dict[str, Any]]:
+    return [{"text": part.text, "start_ms": part.start_ms, "end_ms": part.end_ms} for part in parts]
 
 
 class Lines:
