@@ -22,7 +22,7 @@ test: .venv/.ready ## all tests: ARGS='-k name -x'
 	@$(BIN)/pytest -q -rs $(ARGS)
 
 check: lint ## what every commit passes, in under a minute: lint and the unit tests
-	@$(BIN)/pytest -q -m "unit and not slow" $(ARGS)
+	@$(BIN)/pytest -q -m "unit and not slow" --hypothesis-profile quick $(ARGS)
 
 lint: .venv/.ready ## formatting, ruff, mypy
 	@$(BIN)/ruff format --check --quiet . || { echo "Some files are not formatted: run 'make format'." >&2; exit 1; }
@@ -35,6 +35,7 @@ format: .venv/.ready ## format the code and fix what ruff can fix
 
 docs: .venv/.ready ## the pages of docs/ that are made from the code
 	@page=$$($(BIN)/python -m duologue.settings) && printf '%s\n' "$$page" >docs/settings.md
+	@page=$$($(BIN)/python -m duologue.telemetry) && printf '%s\n' "$$page" >docs/metrics.md
 	@page=$$($(BIN)/python -m duologue_api.live.table) && printf '%s\n' "$$page" >docs/protocol.md
 
 bench: .venv/.ready ## benchmarks, one JSON line each: NAME=all

@@ -5,8 +5,8 @@ later than a unit after their last sample.  Then sessions arrive one by one unti
 where a step takes exactly what the parrot's cost model says, with the same phases of the clients, which are others in
 each round; one worker a stage, no reserve.
 
-`processes_…` is the same arrival once more, at `duologue up`.  Its capacity is that of virtual time, where only steps
-take time; here everything does, and admission measures that, too: `of_capacity` says as much about this machine.
+`processes_…` is the same once more at `duologue up`, in real time, where all else takes time, too: its capacity is found
+there as well, by adding sessions to as many as were admitted.
 
 Targets: `admitted` at least 0.9 of the capacity, `late_share` at most 0.01, `refused_after` at most 100 ms.
 """
@@ -19,6 +19,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
 
 from duologue.bench import Figure, Figures
 from duologue.client.events import AudioDelta
@@ -41,8 +44,9 @@ CASES: dict[str, dict[str, float]] = {
     "memory": MEMORY,
 }
 """Cost models by what bounds them; each worker of the deployment has it."""
-PROCESSES = {"row_ms": 2.0}
+PROCESSES = {"row_ms": 1.5}
 """The cost model of the real processes: few sessions, since they and their clients share this machine."""
+REAL_S = 5.0
 WIDE = 1e6
 """Bounds that bound nothing here."""
 
@@ -125,48 +129,98 @@ def _virtual(options: dict[str, float], phases_s: list[float], *, wide: bool) ->
 
 
 def _processes(options: dict[str, float], phases_s: list[float]) -> dict[str, float]:
-    command = [sys.executable, "-m", "duologue", "up", "--port", "0", "--json", "--takeover-reserve", "0"]
-    command += [word for name, value in options.items() for word in ("--option", f"{name}={value}")]
-    env = {**os.environ, "DUO_PLACES": str(MOST)}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env
-    ) as up:
-        try:
-            assert up.stdout is not None
-            outcome, after_s = asyncio.run(_arrive(json.loads(up.stdout.readline())["url"], phases_s))
-        finally:
-            up.send_signal(signal.SIGTERM)
-    capacity = _capacity(options, phases_s)
+    with _up(options, {"DUO_PLACES": str(MOST)}) as url:
+        admitted, after_s = asyncio.run(_arrive(url, phases_s))
+    wide = {"DUO_PLACES": str(MOST), "DUO_UTILISATION": "1", "DUO_DEADLINE_UNITS": "100"}
+    with _up(options, wide) as url:
+        capacity = asyncio.run(_most(url, phases_s, admitted.sessions))
     return {
         "capacity": float(capacity),
-        "sessions": float(outcome.sessions),
-        "of_capacity": outcome.sessions / capacity,
-        "late_share": outcome.late_share,
+        "sessions": float(admitted.sessions),
+        "admitted": admitted.sessions / capacity,
+        "late_share": admitted.late_share,
         "refused_after": 1000 * after_s,
     }
 
 
-async def _arrive(url: str, phases_s: list[float]) -> tuple[Outcome, float]:
-    stop = asyncio.Event()
-    sessions: list[asyncio.Task[list[tuple[float, float]]]] = []
-    after_s = 0.0
-    for phase_s in phases_s:
-        asked, started = time.monotonic(), asyncio.Event()
-        session = asyncio.create_task(_stream(url, phase_s, started, stop))
-        waiter = asyncio.create_task(started.wait())
-        await asyncio.wait({session, waiter}, return_when=asyncio.FIRST_COMPLETED)
-        waiter.cancel()
-        if session.done():
-            after_s = time.monotonic() - asked
+@contextmanager
+def _up(options: dict[str, float], env: dict[str, str]) -> Iterator[str]:
+    """The URL of a deployment of this cost model."""
+    command = [sys.executable, "-m", "duologue", "up", "--port", "0", "--json", "--takeover-reserve", "0"]
+    command += [word for name, value in options.items() for word in ("--option", f"{name}={value}")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **env}
+    ) as up:
+        try:
+            assert up.stdout is not None
+            yield json.loads(up.stdout.readline())["url"]
+        finally:
+            up.send_signal(signal.SIGTERM)
+
+
+async def _most(url: str, phases_s: list[float], admitted: int) -> int:
+    """The most sessions of at least `admitted` of which at most 1 % of the units are late: more until two counts
+    running are beyond it."""
+    most, beyond = admitted, 0
+    for sessions in range(admitted + 1, len(phases_s)):
+        async with _Clients(url) as clients:
+            for phase_s in phases_s[:sessions]:
+                assert await clients.join(phase_s)
+            late = await clients.count()
+        most, beyond = (sessions, 0) if late.late_share <= LATE else (most, beyond + 1)
+        if beyond == 2:
             break
-        sessions.append(session)
-        await asyncio.sleep(EVERY_S)
-    since = time.monotonic() + SKIP_S
-    await asyncio.sleep(SKIP_S + 5.0)
-    stop.set()
-    times = [pair for each in await asyncio.gather(*sessions) for pair in each if pair[0] >= since]
-    late = sum(answered - due > UNIT_S for due, answered in times)
-    return Outcome(len(sessions), len(times), late), after_s
+    return most
+
+
+async def _arrive(url: str, phases_s: list[float]) -> tuple[Outcome, float]:
+    async with _Clients(url) as clients:
+        for phase_s in phases_s:
+            asked = time.monotonic()
+            if not await clients.join(phase_s):
+                break
+            await asyncio.sleep(EVERY_S)
+        after_s = time.monotonic() - asked
+        return await clients.count(), after_s
+
+
+class _Clients:
+    """Sessions that stream silence at real time over sockets."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._stop = asyncio.Event()
+        self._streams: list[asyncio.Task[list[tuple[float, float]]]] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop.set()
+        await asyncio.gather(*self._streams)
+
+    async def join(self, phase_s: float) -> bool:
+        """Whether one more session could start."""
+        started = asyncio.Event()
+        stream = asyncio.create_task(_stream(self._url, phase_s, started, self._stop))
+        waiter = asyncio.create_task(started.wait())
+        await asyncio.wait({stream, waiter}, return_when=asyncio.FIRST_COMPLETED)
+        waiter.cancel()
+        if stream.done():
+            await stream
+            return False
+        self._streams.append(stream)
+        return True
+
+    async def count(self) -> Outcome:
+        """Late units of the next 5 s, after which the sessions end."""
+        await asyncio.sleep(SKIP_S)
+        since = time.monotonic()
+        await asyncio.sleep(REAL_S)
+        self._stop.set()
+        times = [pair for each in await asyncio.gather(*self._streams) for pair in each if pair[0] >= since]
+        late = sum(answered - due > UNIT_S for due, answered in times)
+        return Outcome(len(self._streams), len(times), late)
 
 
 async def _stream(

@@ -149,6 +149,9 @@ class Echo:
 
     def request_close(self, event_id: str | None) -> None: ...
 
+    def broke(self, bug: Exception) -> None:
+        raise bug
+
     def disconnected(self) -> None: ...
 
     async def room(self) -> None: ...

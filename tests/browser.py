@@ -1,6 +1,7 @@
 """A headless Chromium, driven over its DevTools protocol (https://chromedevtools.github.io/devtools-protocol)."""
 
 import asyncio
+import base64
 import itertools
 import json
 import os
@@ -29,6 +30,7 @@ new Promise(resolve => document.readyState === "complete" ? resolve() : addEvent
     .then(() => null)
 """
 GIVE_UP_S = 60.0
+UNTIL_S = 20.0
 
 
 def found() -> str | None:
@@ -41,24 +43,87 @@ class Page:
 
     def __init__(self, browser: "Browser", session: str) -> None:
         self._browser, self._session = browser, session
+        self.complaints: list[str] = []
+        """What the console showed as an error, a refusal by the content security policy included.  Up to date after
+        each call."""
 
     async def goto(self, url: str) -> None:
         """Returns when the document is there, whatever its status.  Raises `RuntimeError` when there is none."""
-        went = await self._call("Page.navigate", url=url)
+        went = await self.call("Page.navigate", url=url)
         if "errorText" in went:
             raise RuntimeError(f"{url}: {went['errorText']}")
         await self.evaluate(LOADED)
 
     async def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression, awaited if it is a promise.  Raises `RuntimeError`."""
-        said = await self._call(
+        said = await self.call(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
         )
         if "exceptionDetails" in said:
             raise RuntimeError(said["exceptionDetails"]["exception"]["description"])
         return said["result"].get("value")
 
-    async def _call(self, method: str, **params: Any) -> dict[str, Any]:
+    async def until(self, expression: str, timeout_s: float = UNTIL_S) -> Any:
+        """The value of `expression` once it is truthy.  Raises `TimeoutError`, saying what it was last."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_s
+        while not (value := await self.evaluate(expression)):
+            if loop.time() > until:
+                raise TimeoutError(f"{expression} is still {value!r}; {self.complaints}")
+            await asyncio.sleep(0.05)
+        return value
+
+    async def click(self, selector: str) -> None:
+        """As a person would: on what is there at the middle of the element."""
+        x, y = await self.evaluate(
+            f"""(() => {{
+                const element = document.querySelector({json.dumps(selector)});
+                element.scrollIntoView({{block: "nearest"}});
+                const {{left, top, width, height}} = element.getBoundingClientRect();
+                return [left + width / 2, top + height / 2];
+            }})()"""
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            await self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    async def press(self, key: str, code: int, text: str = "") -> None:
+        """A key, by its name and its Windows key code."""
+        named = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        await self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **named)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", **named)
+
+    async def shows_as(
+        self, width: int, height: int, *, dark: bool = False, still: bool = False, scale: float = 1
+    ) -> None:
+        """A window of that size, in CSS pixels, and what the user prefers."""
+        size = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
+        await self.call("Emulation.setDeviceMetricsOverride", **size)
+        preferred = {
+            "prefers-color-scheme": "dark" if dark else "light",
+            "prefers-reduced-motion": "reduce" if still else "no-preference",
+        }
+        features = [{"name": name, "value": value} for name, value in preferred.items()]
+        await self.call("Emulation.setEmulatedMedia", features=features)
+
+    async def picture(self) -> bytes:
+        """PNG of what the window shows."""
+        return base64.b64decode((await self.call("Page.captureScreenshot", format="png"))["data"])
+
+    def on_event(self, method: str, params: dict[str, Any]) -> None:
+        match method:
+            case "Log.entryAdded" if params["entry"]["level"] == "error":
+                self.complaints.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
+            case "Runtime.consoleAPICalled" if params["type"] in ("error", "assert"):
+                said = [str(each.get("value", each.get("description"))) for each in params["args"]]
+                self.complaints.append(" ".join(said))
+            case "Runtime.exceptionThrown":
+                details = params["exceptionDetails"]
+                self.complaints.append(details.get("exception", details).get("description", details["text"]))
+            case "Audits.issueAdded" if "Policy" in params["issue"]["code"]:
+                self.complaints.append(json.dumps(params["issue"]["details"]))
+
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Any call of the protocol.  Raises `RuntimeError` where it is refused."""
         return await self._browser.call(method, session=self._session, **params)
 
 
@@ -68,18 +133,23 @@ class Browser:
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self._ids = itertools.count(1)
+        self._pages: dict[str, Page] = {}
 
     async def page(self) -> Page:
         target = await self.call("Target.createTarget", url="about:blank")
         attached = await self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
-        return Page(self, attached["sessionId"])
+        page = self._pages[attached["sessionId"]] = Page(self, attached["sessionId"])
+        for domain in ("Log", "Runtime", "Audits", "Page"):
+            await page.call(f"{domain}.enable")
+        return page
 
     async def call(self, method: str, *, session: str | None = None, **params: Any) -> dict[str, Any]:
         """Raises `RuntimeError` for a call that the browser refuses."""
         call = {"id": next(self._ids), "method": method, "params": params}
         await self._socket.send(json.dumps(call if session is None else {**call, "sessionId": session}))
         while (said := json.loads(await self._socket.recv())).get("id") != call["id"]:
-            pass  # events
+            if (page := self._pages.get(said.get("sessionId", ""))) and "method" in said:
+                page.on_event(said["method"], said["params"])
         if "error" in said:
             raise RuntimeError(f"{method}: {said['error']['message']}")
         result: dict[str, Any] = said["result"]

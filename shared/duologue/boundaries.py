@@ -53,6 +53,8 @@ class Boundaries:
         record.update(envelope.records)
         if envelope.text:
             record["text"] = envelope.text
+        if envelope.heard:
+            record["heard"] = [[piece.text, piece.first, piece.end] for piece in envelope.heard]
 
     def cut(self, why: str) -> None:
         """Keeps nothing more from here on."""

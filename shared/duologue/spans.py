@@ -92,6 +92,7 @@ class Spans:
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("duologue")
         self._propagator = TraceContextTextMapPropagator()
+        self._count = SPANS.labels("made")
         # A stage's spans have but two parents.
         self._context = lru_cache(4)(self._read)
 
@@ -112,6 +113,7 @@ class Spans:
         return context if get_current_span(context).get_span_context().is_valid else None
 
     def _made(self, context: Context, name: str, start_ns: int, end_ns: int, attributes: Attributes) -> str:
+        self._count.inc()
         span = self._tracer.start_span(name, context, attributes=attributes, start_time=start_ns)
         span.end(max(start_ns, end_ns))
         ids = span.get_span_context()

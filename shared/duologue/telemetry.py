@@ -174,7 +174,12 @@ TRACES = Counter(
     ["why"],
 )
 
-SPANS = Counter("duo_spans", "Spans `sent` to the receiver of traces, or `lost` for it was away", ["result"])
+SPANS = Counter(
+    "duo_spans",
+    "Spans `made`, and of these `sent` to the receiver of traces, or `lost` for it was away; what is in neither waits to "
+    "be sent, or was dropped because more of them were made than are sent",
+    ["result"],
+)
 
 # ---------------------------------------------------------------- connections to NATS
 

@@ -297,6 +297,16 @@ def test_no_task_is_left_after_closing(server: EmbeddedServer, root: str) -> Non
     asyncio.run(main())
 
 
+def test_one_of_several_servers_will_do(server: EmbeddedServer) -> None:
+    async def main() -> None:
+        nobody = "nats://127.0.0.1:9"
+        transport = NatsTransport(f"{nobody},{server.url}", name="test")
+        async with connected(transport):
+            assert transport.connected
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
@@ -304,6 +314,11 @@ def test_no_task_is_left_after_closing(server: EmbeddedServer, root: str) -> Non
         ("tls://token@host", "tls://host"),
         ("user:secret@host:4222", "nats://host:4222"),
         ("nats://host:4222", "nats://host:4222"),
+        ("nats://user:secret@host,nats://other:secret@there:4222", "nats://host,nats://there:4222"),
+        ("nats://host,nats://other:secret@there", "nats://host,nats://there"),
+        ("user:secret@host,other:secret@there", "nats://there"),
+        ("nats://user:se,cr,et@host", "nats://host"),
+        ("one:4222,two:4222", "nats://one:4222,nats://two:4222"),
     ],
 )
 def test_secrets_stay_out_of_messages(url: str, expected: str) -> None:

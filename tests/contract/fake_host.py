@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
+
+from duologue.errors import CloseReason, place_of
 from duologue_api.app import create_app
 from duologue_api.live import events
 from duologue_api.live.config import SessionConfig
@@ -69,13 +72,24 @@ class EchoSession:
             self.client.send(events.Info(code=notice.code, message=notice.message))
 
     def request_close(self, event_id: str | None) -> None:
+        self.closed("close_requested", event_id)
+
+    def closed(self, reason: CloseReason, event_id: str | None) -> None:
         usage = events.Usage(seconds=float(len(self.heard) // 48_000))
         self.client.send(
             events.SessionClosed(
-                reason="close_requested", session=self.resource(), usage=usage, client_event_id=event_id
+                reason=reason, session=self.resource(), usage=usage, client_event_id=event_id
             )
         )
-        self.client.end(1000, "close_requested")
+        self.client.end(1000, reason)
+
+    def broke(self, bug: Exception) -> None:
+        structlog.get_logger().error("session ended by a bug", **place_of(bug))
+        self.client.send(events.error("internal_error", "A bug."))
+        if self.config is None:
+            self.client.end(1011, "internal_error")
+        else:
+            self.closed("connection_lost", None)
 
     def disconnected(self) -> None:
         self.gone += 1

@@ -10,7 +10,7 @@ import duologue_codec.pocket as codec
 import duologue_talker.pocket as talker
 import environments
 from duologue.models.pocket import OUTPUT_RATE
-from duologue.testing.words import errors, words
+from duologue.testing.words import word_errors, words
 from oracle import Oracle
 from pocket_units import condition, say
 
@@ -65,7 +65,7 @@ def test_an_independent_recogniser_understands_it(oracle: Oracle, stages: tuple[
         pcm16 = say(*stages, {0: condition(sentence, end=True)}).pcm16
         heard.append(oracle.hear(np.concatenate([pcm16, np.zeros(OUTPUT_RATE, np.int16)]), OUTPUT_RATE))
         total += len(words(sentence))
-        wrong += errors(words(sentence), words(heard[-1]))
+        wrong += word_errors(words(sentence), words(heard[-1]))
     assert wrong / total <= WORST, heard
 
 

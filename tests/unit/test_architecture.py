@@ -355,6 +355,13 @@ def test_a_module_without_one_kind_is_found(source: str, good: bool) -> None:
     assert (list(kind_rule("tests/x.py", source)) == []) is good
 
 
+def test_make_docs_makes_every_page_that_is_made_from_the_code() -> None:
+    made = {path.stem for path in (REPO / "docs").glob("*.md") if "a test holds it" in path.read_text()}
+    made |= {path.stem for path in (REPO / "docs").glob("*.md") if "Made by" in path.read_text()}
+    assert {"metrics", "protocol", "settings"} <= made
+    assert set(re.findall(r">docs/(\w+)\.md", (REPO / "Makefile").read_text())) == made
+
+
 def test_files_stay_small() -> None:
     lines = {path.relative_to(REPO).as_posix(): len(path.read_text().splitlines()) for path in PRODUCT}
     assert len(lines) > 10

@@ -39,6 +39,7 @@ class Bench:
         self.published: list[tuple[float, Message]] = []
         self.bus.observe(lambda message: self.published.append((now(), message)))
         self.suspected: list[str] = []
+        self.unsendable: list[tuple[str, str]] = []
         self.strays: list[tuple[str, int]] = []
         self.arrived: list[tuple[str, int]] = []
         self.gather_s = gather_s
@@ -52,6 +53,7 @@ class Bench:
             ENCODER,
             gather_s=self.gather_s,
             suspected=self.suspected.append,
+            unsendable=lambda envelope, error: self.unsendable.append((envelope.sid, type(error).__name__)),
             wall=lambda: now(),
         )
         self.llm = Exchange(
@@ -215,7 +217,33 @@ def test_a_unit_that_no_bus_takes_stops_no_other_session() -> None:
 
     bench = play(script)
     assert bench.arrived == [("live_b", 0)]
+    assert bench.unsendable == [("live_a", "TransportError")]
     assert count(telemetry.DROPPED, role="encoder", reason="oversized") == before + 1
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        (object(), "TypeError"),
+        (1 << 64, "OverflowError"),
+        ("\ud800", "UnicodeEncodeError"),
+        ("x" * (1 << 20), "TransportError"),
+    ],
+)
+def test_a_record_that_fits_no_message_hurts_one_session(record: object, error: str) -> None:
+    """Units of all sessions that were gathered with it were lost, and it was sent again for ever."""
+
+    async def script(bench: Bench) -> None:
+        for sid in ("live_b", "live_c"):
+            bench.receiver(sid)
+        for sid in ("live_b", "live_a", "live_c"):
+            unit = emission(0)._replace(records={"llm": record} if sid == "live_a" else {})
+            bench.sender(sid).emit("llm", unit)
+        await asyncio.sleep(0.03)
+
+    bench = play(script)
+    assert bench.arrived == [("live_b", 0), ("live_c", 0)]
+    assert bench.unsendable == [("live_a", error)]
 
 
 # ---------------------------------------------------------------- gathering

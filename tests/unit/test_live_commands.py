@@ -13,6 +13,7 @@ from duologue_api.live.commands import (
     MAX_BRACKETS,
     MAX_DEPTH,
     MAX_FRAME_BYTES,
+    MAX_QUOTES,
     MAX_SESSION_BYTES,
     UNSUPPORTED,
     Append,
@@ -153,6 +154,40 @@ def test_width_is_not_depth() -> None:
 def test_brackets_in_text_are_text() -> None:
     text = '[{"' * 500 + '\\"' * 3
     assert parse(json.dumps({"type": "session.close", "x": text, "y": "\\"})) == Close(None)
+
+
+def test_strings_of_a_nested_frame_have_a_limit() -> None:
+    """A frame of 1.3 million strings held up every session of the pod for half a second, to be followed."""
+
+    def flat(strings: int) -> str:
+        return '{"type":"session.close","x":' + "[[]," * 62 + ",".join(['""'] * strings) + "]" * 62 + "}"
+
+    room = MAX_QUOTES // 2 - 4  # beside those of the names and the type
+    assert parse(flat(room)) == Close(None)
+    assert "nested" in refused(flat(room + 2)).message
+
+
+def depth_of(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, (dict, list)) + max(map(depth_of, inner), default=0)
+
+
+TRICKY = st.text(alphabet='{}[]"\\/ué,:', max_size=6)
+TREES = st.recursive(
+    TRICKY | st.integers(),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(TRICKY, below, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(TREES, st.integers(MAX_DEPTH - 12, MAX_DEPTH), st.booleans())
+def test_depth_is_that_of_the_json(tree: Any, below: int, escaped: bool) -> None:
+    deep = tree
+    for _ in range(below):
+        deep = [deep]
+    frame = {"type": "session.close", "x": deep, "y": ["["] * MAX_DEPTH}
+    taken = isinstance(outcome(json.dumps(frame, ensure_ascii=escaped)), Close)
+    assert taken is (depth_of(frame) <= MAX_DEPTH)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from duologue.audio.formats import FORMATS, Format
 from duologue.errors import TABLE
+from duologue.models import HISTORY, INSTRUCTIONS
 from duologue_api.live.config import MAX_INPUT_BYTES, MAX_INSTRUCTIONS_BYTES, SessionConfig, check, update
 from duologue_api.live.events import VoiceId
 from duologue_api.live.refused import Refused
@@ -58,6 +59,15 @@ def test_defaults() -> None:
 @pytest.mark.parametrize("blank", [None, "", "  \n"])
 def test_blank_instructions_mean_the_models_own(blank: str | None) -> None:
     assert resolve(instructions=blank).instructions is None
+
+
+def test_nothing_is_told_of_what_was_not_asked_for() -> None:
+    bare = ModelStatus("bare", "", True, (), 0.08, (INSTRUCTIONS, HISTORY, "tools"))
+    assert check({"model": "bare", "instructions": " ", "input": []}, [bare]).notices == ()
+    both = check({"model": "bare", "instructions": "Sing.", "input": [message()]}, [bare])
+    assert codes(both) == ["unsupported_instructions", "unsupported_input"]
+    assert (both.instructions, both.input) == ("Sing.", [message()]), "echoed all the same"
+    assert codes(resolve(instructions="Sing.", input=[message()])) == []
 
 
 def test_null_means_the_same_as_nothing_where_it_may_stand() -> None:

@@ -15,7 +15,7 @@ from duologue_api.live import commands, events
 from duologue_api.live.refused import Refused
 from duologue_api.live.settings import EdgeSettings
 from duologue_api.live.socket import STEPS, State, serve
-from duologue_api.port import Client
+from duologue_api.port import Client, Crowded, Draining
 
 pytestmark = pytest.mark.unit
 
@@ -309,14 +309,36 @@ def test_a_bug_anywhere_ends_the_session_with_a_word(where: str, capsys: pytest.
         if where == "disconnected":
             assert peer.close == (1000, "close_requested")
         else:
-            assert peer.events[-1]["error"]["code"] == "internal_error"
-            assert peer.close == (1011, "internal_error")
+            [error, *closed] = [
+                event for event in peer.events if event["type"] in ("error", "session.closed")
+            ]
+            assert error["error"]["code"] == "internal_error"
+            started = any(event["type"] == "session.started" for event in peer.events)
+            assert [event["reason"] for event in closed] == ["connection_lost"] * started
+            assert peer.close == ((1000, "connection_lost") if started else (1011, "internal_error"))
             assert [session.gone for session in host.sessions] == [1] * (where != "connect")
 
     run(test)
     logged = "".join(capsys.readouterr())
     assert "RuntimeError" in logged
     assert "client said" not in logged
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(Crowded, "session_limit_reached"), (Draining, "server_draining")]
+)
+def test_a_pod_that_takes_nobody_says_so_at_once(error: type[Exception], code: str) -> None:
+    class ClosedHost(EchoHost):
+        def connect(self, client: Client) -> Any:
+            raise error
+
+    async def test() -> None:
+        peer = Peer(START)
+        await peer.serve(ClosedHost())
+        assert [event["error"]["code"] for event in peer.events] == [code]
+        assert peer.close == (1013, code)
+
+    run(test)
 
 
 def test_an_event_that_cannot_be_encoded_ends_the_session() -> None:
@@ -327,8 +349,9 @@ def test_an_event_that_cannot_be_encoded_ends_the_session() -> None:
         await peer.news.get()
         host.sessions[0].client.send(events.OutputAudioDelta(delta=[object()]))  # type: ignore[arg-type]
         await serving
-        assert peer.events[-1]["error"]["code"] == "internal_error"
-        assert peer.close == (1011, "internal_error")
+        error, closed = peer.events[-2:]
+        assert (error["error"]["code"], closed["type"]) == ("internal_error", "session.closed")
+        assert peer.close == (1000, "connection_lost")
         assert host.sessions[0].gone == 1
 
     run(test)

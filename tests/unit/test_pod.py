@@ -10,10 +10,11 @@ from duologue.bus import messages as m
 from duologue.bus import subjects
 from duologue.bus.transport import RequestTimeout
 from duologue.inprocess import InProcess
+from duologue.session.record import ACTIVE, BUCKET, CLOSED, SessionRecord
 from duologue.virtual import run_virtual
 from duologue_api.placement import Life
-from duologue_api.pod import HEARTBEAT_S, new_sid
-from duologue_api.port import Draining
+from duologue_api.pod import HEARTBEAT_S, MAX_WAITING, RECORDS_S, new_sid
+from duologue_api.port import Crowded, Draining
 from recorder import Recorder, config
 
 pytestmark = pytest.mark.unit
@@ -55,6 +56,7 @@ def test_a_pod_says_what_it_serves_and_whether_it_can() -> None:
         pod = deployment.pod
         (model,) = pod.models()
         assert (model.id, model.ready, model.unit_s, model.voices) == ("parrot", True, 0.08, ("parrot",))
+        assert "instructions" in model.unsupported
         assert pod.ready() == (True, "")
         await deployment.shell("llm").stop()
         await asyncio.sleep(1.0)
@@ -86,6 +88,20 @@ def test_a_draining_pod_takes_no_more_sessions_and_ends_with_its_last(asked: boo
         await client.until(lambda: len(client.units) == 1)
         root.request_close(None)  # type: ignore[attr-defined]
         await asyncio.wait_for(pod.empty.wait(), 1.0)
+
+    play(script)
+
+
+def test_only_so_many_may_wait_without_a_session() -> None:
+    async def script(deployment: InProcess) -> None:
+        pod = deployment.pod
+        waiting = [pod.connect(Recorder()) for _ in range(MAX_WAITING - 1)]
+        await session(deployment)  # the last one starts, and waits no more
+        waiting.append(pod.connect(Recorder()))
+        with pytest.raises(Crowded):
+            pod.connect(Recorder())
+        waiting.pop().disconnected()
+        assert (await session(deployment))[0].started
 
     play(script)
 
@@ -191,6 +207,41 @@ def test_garbage_is_counted_and_dropped(subject: str) -> None:
         assert counter._value.get() == before + 1
         client, _ = await session(deployment)
         assert client.started
+
+    play(script)
+
+
+async def states(deployment: InProcess) -> list[str]:
+    """What the records say of the sessions, in any order."""
+    bucket = await deployment.transports[0].bucket(BUCKET)
+    entries = [await bucket.get(sid) for sid in await bucket.keys()]
+    return [m.decode(entry.value, SessionRecord).state for entry in entries if entry is not None]
+
+
+def test_the_records_of_a_pod_that_stops_say_so() -> None:
+    """They stayed `active` for ever: the pod left the bus before they were written."""
+
+    async def script(deployment: InProcess) -> None:
+        for _ in range(2):
+            await session(deployment)
+        _, root = await session(deployment)
+        await asyncio.sleep(0.1)
+        assert await states(deployment) == [ACTIVE] * 3
+        root.disconnected()  # type: ignore[attr-defined]
+        await deployment.pod.stop()
+        await deployment.pod.transport.close()
+        assert await states(deployment) == [CLOSED] * 3
+
+    play(script)
+
+
+def test_a_pod_that_stops_does_not_wait_for_a_store_that_is_away() -> None:
+    async def script(deployment: InProcess) -> None:
+        await session(deployment)
+        deployment.bus.store.up = False
+        before = asyncio.get_running_loop().time()
+        await deployment.pod.stop()
+        assert asyncio.get_running_loop().time() - before <= RECORDS_S + 0.1
 
     play(script)
 

@@ -1,6 +1,7 @@
 """A session from its start to its end, whatever happens: the real pod, root, shells and parrot in virtual time."""
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -382,6 +383,99 @@ def test_a_bug_in_the_opening_is_an_error_of_the_session() -> None:
     assert play(script).codes() == ["internal_error"]
 
 
+def bug(*_: Any) -> Any:
+    raise RuntimeError("what the client said")
+
+
+BUGS: dict[str, Callable[[Call], tuple[Any, str]]] = {
+    "a unit": lambda call: (call.root._teller, "unit"),
+    "a look at the owners": lambda call: (call.root._liveness, "look"),
+    "what is measured each second": lambda call: (call.root._meter, "sample"),
+    "the end of the lifetime": lambda call: (call.root._teller, "expiring"),
+    "an append": lambda call: (call.root._intake, "append"),
+}
+
+
+@pytest.mark.parametrize("where", BUGS)
+def test_a_bug_ends_its_session_and_hurts_no_other(where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was logged, and its session went on without that unit or for ever without its owners being looked after;
+    and so did all sessions that came after it in the same tick."""
+
+    async def script(call: Call) -> None:
+        other = Call(call.deployment)
+        await call.started()
+        await other.started()
+        setattr(*BUGS[where](call), bug)
+        saying = asyncio.create_task(other.say())
+        for _ in range(40):
+            if call.client.ended is None:
+                try:
+                    call.root.append(bytes(UNIT), None)
+                except RuntimeError as error:  # as the edge does
+                    call.root.broke(error)
+            await asyncio.sleep(0.08)
+        assert await call.ended() == (1000, "internal_error")
+        await saying
+        await other.units(24)
+        other.root.request_close(None)
+        await other.ended()
+        assert b"".join(other.client.units) == reference(SAID, SEED).pcm16.tobytes()
+
+    call = play(script, limits={"lifetime_s": 5.0})
+    assert call.codes() == ["internal_error"]
+    assert call.closed.reason == "connection_lost"
+    logged = "".join(capsys.readouterr())
+    assert "RuntimeError" in logged
+    assert "client said" not in logged
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_result_that_fits_no_message_ends_its_session_alone(stage: str) -> None:
+    async def script(call: Call) -> None:
+        other = Call(call.deployment)
+        await call.started()
+        await other.started()
+        model = call.deployment.shell(stage).model
+        step, mine = model.step, call.deployment.shell(stage).owners
+
+        def huge(batch: Any) -> Any:
+            states = {id(owner.state) for (sid, _), owner in mine.items() if sid == call.root.sid}
+            return [
+                dataclasses.replace(result, record=1 << 64) if id(state) in states else result
+                for (state, _), result in zip(batch, step(batch), strict=True)
+            ]
+
+        model.step = huge  # type: ignore[method-assign]
+        call.root.append(bytes(UNIT), None)
+        await other.say()
+        assert await call.ended() == (1000, "internal_error")
+        await other.units(24)
+        other.root.request_close(None)
+        await other.ended()
+        assert b"".join(other.client.units) == reference(SAID, SEED).pcm16.tobytes()
+
+    assert play(script).codes() == ["internal_error"]
+
+
+def test_what_cannot_even_be_told_ends_the_session() -> None:
+    """Nor can `session.closed` be, which has the same in it."""
+
+    async def script(call: Call) -> None:
+        call.start()
+        call.root._teller._session = bug
+        assert await call.ended() == (1011, "internal_error")
+
+    assert play(script).codes() == ["internal_error"]
+
+
+def test_who_never_started_is_told_that_the_pod_leaves() -> None:
+    async def script(call: Call) -> None:
+        await call.pod.stop()
+        assert await call.ended() == (1013, "server_draining")
+
+    assert play(script).codes() == ["server_draining"]
+
+
 def test_a_worker_dies_while_it_opens_and_another_takes_over() -> None:
     async def script(call: Call) -> None:
         call.start()
@@ -637,6 +731,43 @@ def test_input_that_runs_ahead_is_shed_and_said_so_once_an_episode() -> None:
     call = play(script, limits={"input_backlog_s": 0.8})
     assert call.codes() == ["input_backlog"]
     assert len(call.client.units) == 60, "every unit is answered"
+
+
+def test_input_that_is_shed_before_the_start_is_told_after_it() -> None:
+    """pipecat takes every `error` before `session.started` for the end."""
+
+    async def script(call: Call) -> None:
+        call.start()
+        for _ in range(60):
+            call.root.append(SAID[:1920].tobytes(), None)
+        await call.client.until(lambda: call.client.started)
+        await call.units(60)
+        call.root.request_close(None)
+        await call.ended()
+
+    call = play(script, limits={"input_backlog_s": 0.8}, **slow_opening(0.3))
+    assert isinstance(call.client.events[0], events.SessionStarted)
+    assert call.codes() == ["input_backlog"]
+
+
+@pytest.mark.parametrize("fmt", ["audio/pcm", "audio/pcmu"])
+def test_a_unit_of_another_length_ends_the_session(fmt: str) -> None:
+    """It went out as it was, and all that followed was shifted."""
+
+    async def script(call: Call) -> None:
+        rate = 24_000 if fmt == "audio/pcm" else 8_000
+        audio = {"format": {"type": fmt, "rate": rate}}
+        call.root.start(config(call.pod, audio=audio), None)
+        await call.client.until(lambda: call.client.started)
+        model = call.deployment.shell("codec").model
+        step, half = model.step, m.Speech.of({"pcm": np.zeros(960, np.int16)})
+        model.step = lambda batch: [  # type: ignore[method-assign]
+            dataclasses.replace(result, out={"root": half}) for result in step(batch)
+        ]
+        call.root.append(bytes(4 * UNIT), None)
+        assert await call.ended() == (1000, "internal_error")
+
+    assert play(script).codes() == ["internal_error"]
 
 
 def test_a_session_that_is_far_ahead_is_not_read() -> None:

@@ -12,6 +12,7 @@ from duologue.bus.memory import LATENCY_S
 from duologue.inprocess import InProcess
 from duologue.models import STAGES
 from duologue.spans import Spans
+from duologue.telemetry import SPANS
 from duologue.tracing import LATE_PER_S, Ids, Tracing
 from duologue.virtual import run_virtual
 from recorder import Recorder, config
@@ -139,6 +140,15 @@ def test_a_sampled_unit_has_a_span_of_everything_that_happened_to_it() -> None:
         assert end - start == pytest.approx(LATENCY_S, abs=1e-6)
     assert tree["unit"][1].attributes is not None
     assert tree["unit"][1].attributes["duo.late"] is False
+
+
+def test_spans_that_are_made_are_counted() -> None:
+    """Those that a full queue drops were in no metric: now they are what is missing of `sent` and `lost`."""
+    before = SPANS.labels("made")._value.get()
+    traced = Traced(1.0)
+    made = sum(len(exporter.get_finished_spans()) for exporter in traced.exporters.values())
+    assert made == UNITS * len(NAMES)
+    assert SPANS.labels("made")._value.get() == before + made
 
 
 def test_without_sampling_and_in_time_there_is_none() -> None:

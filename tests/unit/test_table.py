@@ -60,7 +60,7 @@ def test_the_client_can_leave_at_any_time() -> None:
 
 
 def test_nothing_happens_before_the_start() -> None:
-    assert {what for what in Input if (S.CONNECTING, what) in TABLE} == {I.START, I.GONE}
+    assert {what for what in Input if (S.CONNECTING, what) in TABLE} == {I.START, I.GONE, I.FAILED}
 
 
 def test_a_session_begins_once_and_is_active_only_once_it_is_opened() -> None:

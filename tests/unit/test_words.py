@@ -2,7 +2,7 @@
 
 import pytest
 
-from duologue.testing.words import errors, words
+from duologue.testing.words import word_error_rate, word_errors, words
 
 pytestmark = pytest.mark.unit
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
         ("the 1st, 12th, 20th and 23rd", "the first twelfth twentieth and twenty third"),
         ("I'm sure I can't, won't and don't", "i am sure i can not will not and do not"),
         ("7:30 – half-past", "seven thirty half past"),
-        ("John's", "john's"),
+        ("agent 007 has John's", "agent zero zero seven has john's"),
         ("", ""),
     ],
 )
@@ -30,4 +30,10 @@ def test_spellings(text: str, same: str) -> None:
     [("a b c", "a b c", 0), ("a b c", "a x c", 1), ("a b c", "b c d", 2), ("a b", "", 2), ("", "a", 1)],
 )
 def test_errors(said: str, heard: str, count: int) -> None:
-    assert errors(said.split(), heard.split()) == count
+    assert word_errors(said.split(), heard.split()) == count
+
+
+def test_the_rate_is_of_the_words_said() -> None:
+    assert word_error_rate("It's 7 o'clock.", "it is seven") == 1 / 4
+    with pytest.raises(ValueError, match="no words"):
+        word_error_rate("?", "what")

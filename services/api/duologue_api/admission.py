@@ -2,16 +2,18 @@
 (DESIGN §4 "Admission")."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from duologue.models import STAGES
 from duologue.stage.headroom import HIGH, WINDOW_UNITS
 from duologue_api.placement import Candidate, Roster
 
-SAMPLES = 512
+SAMPLES = 1024
+NEARLY_ALL = 0.99
+"""The share of answers that are to be in time."""
 SMOOTH = 0.2
-"""Weight of the newest measurement of the overhead: heartbeats that it is taken from are up to 250 ms old."""
+"""Weight of the newest measurement: heartbeats that it is taken from are up to 250 ms old."""
 
 
 class Admission:
@@ -34,6 +36,7 @@ class Admission:
         self._deadline_s = {model: deadline_units * each for model, each in unit_s.items()}
         self._least_s = {model: min(gather_s, each / 2) for model, each in self._deadline_s.items()}
         self._overhead_s = dict(self._least_s)
+        self._spread_s = dict.fromkeys(unit_s, 0.0)
         self._answers: dict[str, deque[tuple[float, float]]] = {
             model: deque(maxlen=SAMPLES) for model in unit_s
         }
@@ -75,7 +78,8 @@ class Admission:
             self._answers[model].append((self._clock(), waited_s))
 
     def measure(self) -> None:
-        """To be called every 250 ms or so: how much longer answers take than the stages say."""
+        """To be called every 250 ms or so: how much longer answers take than the stages say, and how much longer the
+        slowest of them."""
         for model, answers in self._answers.items():
             since = self._clock() - WINDOW_UNITS * self._unit_s[model]
             recent = sorted(waited_s for at, waited_s in answers if at >= since)
@@ -83,10 +87,14 @@ class Admission:
                 continue
             workers = [self._roster.candidates(stage, model) for stage in STAGES]
             stages_s = sum(max((each.stage_s for each in found), default=0.0) for found in workers)
-            measured_s = recent[int(HIGH * (len(recent) - 1))] - stages_s
+            measured_s = _quantile(recent, HIGH) - stages_s
             # What the stages don't explain is no more than a stall of the machine once it is this long.
             bounded_s = max(self._least_s[model], min(measured_s, self._deadline_s[model] / 2))
-            self._overhead_s[model] += SMOOTH * (bounded_s - self._overhead_s[model])
+            self._overhead_s[model] = _smoothed(self._overhead_s[model], bounded_s)
+            spread_s = _quantile(recent, NEARLY_ALL) - _quantile(recent, HIGH)
+            self._spread_s[model] = _smoothed(
+                self._spread_s[model], min(spread_s, self._deadline_s[model] / 4)
+            )
 
     # -- rules
 
@@ -95,7 +103,7 @@ class Admission:
     ) -> Callable[[Candidate], bool]:
         if not self._beyond_reserve(stage, model, without):
             return lambda _: False
-        others_s, idle = self._overhead_s[model], True
+        others_s, idle = self._overhead_s[model] + self._spread_s[model], True
         for other in STAGES:
             if other == stage:
                 continue
@@ -125,3 +133,11 @@ class Admission:
         if self._reserve != "auto":
             return free > self._reserve
         return free > (max(each.share for each in found) if len(found) > 1 else 0)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    return ordered[int(share * (len(ordered) - 1))]
+
+
+def _smoothed(old: float, new: float) -> float:
+    return old + SMOOTH * (new - old)

@@ -13,6 +13,7 @@ from duologue_api.answers import refusal
 from duologue_api.auth import Guard, Keys
 from duologue_api.live.settings import EdgeSettings
 from duologue_api.live.socket import serve
+from duologue_api.page.routes import page_routes
 from duologue_api.port import Host, ModelStatus
 
 LIVE = "/v1/live/sessions"
@@ -43,6 +44,7 @@ def create_app(
     _live(app, host, settings, clock)
     _models(app, host, int(now()))
     _health(app, host)
+    app.router.routes += page_routes()
     _errors(app)
     return app
 
@@ -79,6 +81,9 @@ def _models(app: FastAPI, host: Host, created: int) -> None:
             "ready": model.ready,
             "voices": list(model.voices),
             "unit_s": model.unit_s,
+            "unsupported": list(model.unsupported),
+            "input_rate": model.input_rate,
+            "output_rate": model.output_rate,
         }
         return {
             "id": model.id,

@@ -18,13 +18,18 @@ from duologue.tracing import UNTRACED, Tracing
 from duologue_api.admission import Admission
 from duologue_api.house import Limits
 from duologue_api.placement import PROBE_S, Roster
-from duologue_api.port import Client, Draining, ModelStatus
+from duologue_api.port import Client, Crowded, Draining, ModelStatus
 from duologue_api.root import Root
+from duologue_api.table import State
 
 TICK_S = 0.040
 HEARTBEAT_S = 0.250
 SAMPLE_S = 1.0
 """Between two looks at the state of each session, for histograms."""
+MAX_WAITING = 256
+"""Clients that have not sent `session.start` yet: each holds a socket, and may for a minute."""
+RECORDS_S = 1.0
+"""For what is still to be written of sessions when the pod leaves."""
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 log = structlog.get_logger()
@@ -79,9 +84,16 @@ class Pod:
             deadline_units=self.limits.deadline_units,
         )
         self.exchange = Exchange(
-            transport, self.address, gather_s=gather_s, suspected=self._suspect, wall=tracing.wall
+            transport,
+            self.address,
+            gather_s=gather_s,
+            suspected=self._suspect,
+            unsendable=self._unsendable,
+            wall=tracing.wall,
         )
         self._subscriptions: list[Unsubscribe] = []
+        self._writes: set[asyncio.Task[None]] = set()
+        """The last of sessions that are over."""
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
     # -- life
@@ -105,9 +117,13 @@ class Pod:
             log.info("draining", pod=self.address, sessions=len(self.roots))
 
     async def stop(self) -> None:
-        """Ends all sessions (`session.closed` with `connection_lost`) and leaves the bus."""
+        """Ends all sessions (`session.closed` with `expired`) and, once their records are written, leaves the bus."""
         for root in list(self.roots.values()):
             root.shut()
+        if self._writes:
+            _, unwritten = await asyncio.wait(self._writes, timeout=RECORDS_S)
+            if unwritten:
+                log.warning("records not written", sessions=len(unwritten))
         for timer in self._timers.values():
             timer.cancel()
         for unsubscribe in self._subscriptions:
@@ -117,9 +133,11 @@ class Pod:
     # -- Host
 
     def connect(self, client: Client) -> Root:
-        """Raises `Draining`."""
+        """Raises `Draining`, `Crowded`."""
         if self.state != m.READY:
             raise Draining
+        if sum(root.state is State.CONNECTING for root in self.roots.values()) >= MAX_WAITING:
+            raise Crowded
         root = Root(self._new_sid(), client, self)
         self.roots[root.sid] = root
         self.empty.clear()
@@ -127,7 +145,16 @@ class Pod:
 
     def models(self) -> Sequence[ModelStatus]:
         return [
-            ModelStatus(model, found.description, not self.roster.lacking(model), found.voices, found.unit_s)
+            ModelStatus(
+                model,
+                found.description,
+                not self.roster.lacking(model),
+                found.voices,
+                found.unit_s,
+                found.unsupported,
+                found.input_rate,
+                found.output_rate,
+            )
             for model, found in self._manifests.items()
         ]
 
@@ -151,6 +178,9 @@ class Pod:
     def forget(self, root: Root) -> None:
         if self.roots.pop(root.sid, None) and not self.roots:
             self.empty.set()
+        if writing := root.chronicler.writing:
+            self._writes.add(writing)
+            writing.add_done_callback(self._writes.discard)
 
     # -- the bus
 
@@ -196,6 +226,10 @@ class Pod:
         if self.roster.on_suspect(address):
             self._loop.call_later(PROBE_S, self.exchange.probe, address)
 
+    def _unsendable(self, envelope: m.Envelope, error: Exception) -> None:
+        if root := self.roots.get(envelope.sid):
+            root.broke(error)
+
     # -- housekeeping
 
     def _every(self, seconds: float, again: Callable[[], None]) -> None:
@@ -210,7 +244,7 @@ class Pod:
     def _sample(self) -> None:
         self._every(SAMPLE_S, self._sample)
         telemetry.DRAINING.labels(subjects.API).set(self.state == m.DRAINING)
-        for root in self.roots.values():
+        for root in list(self.roots.values()):
             root.sample()
 
     def _heartbeat(self) -> None:

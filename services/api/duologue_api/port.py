@@ -12,6 +12,10 @@ class Draining(Exception):
     """The pod takes no more sessions."""
 
 
+class Crowded(Exception):
+    """Too many clients are connected that have not started a session."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
     """A model of this deployment, as clients see it."""
@@ -23,6 +27,12 @@ class ModelStatus:
     voices: tuple[str, ...]
     """The first is the default; none: the model has one voice of its own, without a name."""
     unit_s: float
+    unsupported: tuple[str, ...] = ()
+    """What the model has not, of `Manifest.unsupported`."""
+    input_rate: int = 24_000
+    """Samples a second that it hears; sessions may have others."""
+    output_rate: int = 24_000
+    """Samples a second that it makes."""
 
 
 class Client(Protocol):
@@ -38,8 +48,8 @@ class Client(Protocol):
 
 
 class Session(Protocol):
-    """A root as the edge sees it.  All but `room` return at once.  An exception out of any of them ends this
-    session, with `internal_error`."""
+    """A root as the edge sees it.  All but `room` return at once.  What any of them raises beside `Refused` is a bug,
+    for `broke`."""
 
     def start(self, config: SessionConfig, event_id: str | None) -> None:
         """Called at most once, before all others."""
@@ -63,6 +73,10 @@ class Session(Protocol):
         """Called at most once; no `append`, `mute` or `update` follows it."""
         ...
 
+    def broke(self, bug: Exception) -> None:
+        """Ends the session with `internal_error`; `disconnected` follows.  Raises nothing."""
+        ...
+
     def disconnected(self) -> None:
         """The last call, made exactly once: the transport is gone or going, also when the root itself ended it."""
         ...
@@ -77,7 +91,7 @@ class Host(Protocol):
     """The pod."""
 
     def connect(self, client: Client) -> Session:
-        """A root in the state before `session.start`.  Raises `Draining`."""
+        """A root in the state before `session.start`.  Raises `Draining`, `Crowded`."""
         ...
 
     def models(self) -> Sequence[ModelStatus]: ...

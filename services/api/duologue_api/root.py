@@ -20,6 +20,7 @@ from duologue.errors import BROKEN, NORMAL, RETRY, CloseReason, kind, place_of
 from duologue.models import ROOT, STAGES
 from duologue.session.chronicler import Chronicler
 from duologue.session.record import ACTIVE, CLOSED, SessionRecord
+from duologue_api.guarded import guarded
 from duologue_api.house import CLOSE, House
 from duologue_api.intake import Intake
 from duologue_api.live import events
@@ -29,7 +30,7 @@ from duologue_api.meter import Meter
 from duologue_api.opening import Opening, Refused
 from duologue_api.port import Client
 from duologue_api.table import Input, State, after
-from duologue_api.teller import Teller
+from duologue_api.teller import Teller, overflow
 from duologue_api.wiring import Place, told, wiring
 
 DRAIN_S = 4.5
@@ -58,7 +59,7 @@ class Root:
         self._close_wanted: tuple[str | None] | None = None
         self._usage_told = 0.0
         self._closing: tuple[CloseReason, str | None] = ("close_requested", None)
-        self._chronicler = Chronicler(sid, house.transport, fenced=lambda: self.fail("fenced"))
+        self.chronicler = Chronicler(sid, house.transport, fenced=lambda: self.fail("fenced"))
 
     # -- what the edge sees
 
@@ -133,7 +134,7 @@ class Root:
         self._teller.check_room(event_id)
         if self.state is not State.CLOSING and (control := self._intake.mute(on, event_id)):
             kind_, sample, _ = control
-            self._chronicler.tell(kind_, sample=sample, unit=self._intake.unit_of(sample))
+            self.chronicler.tell(kind_, sample=sample, unit=self._intake.unit_of(sample))
         self._teller.muted(on, event_id)
 
     def update(self, config: SessionConfig, event_id: str | None) -> None:
@@ -156,8 +157,7 @@ class Root:
 
     def disconnected(self) -> None:
         """The client's transport has ended, with or without a close."""
-        before = self.state
-        self._enter(Input.GONE)
+        before, self.state = self.state, after(self.state, Input.GONE)
         if before is not State.CLOSED:
             self._end("client_gone")
 
@@ -173,6 +173,7 @@ class Root:
             return False
         return any(place.epoch == epoch for place in self._opening.places.values())
 
+    @guarded
     def check(self) -> None:
         """To be called at every tick of the pod: are the owners alive?"""
         if self.state not in (State.ACTIVE, State.SUSPENDED, State.CLOSING):
@@ -190,11 +191,13 @@ class Root:
             self._enter(Input.BACK)
             log.info("goes on", sid=self.sid)
 
+    @guarded
     def sample(self) -> None:
         """To be called every second, for what is measured of the session's state."""
         if self.state in (State.ACTIVE, State.SUSPENDED):
-            self._meter.sample(self._intake.backlog_s)
+            self._meter.sample(self._intake.backlog_s, self._intake.shed)
 
+    @guarded
     def on_failed(self, failed: m.Failed) -> None:
         """An owner gave the session up."""
         if self.owns(failed.epoch) and self.state is not State.STARTING:
@@ -210,7 +213,7 @@ class Root:
         if self.state is State.CLOSED:
             return
         log.warning("session failed", sid=self.sid, why=why)
-        started = self.state is not State.STARTING
+        started = self.state not in (State.CONNECTING, State.STARTING)
         self._enter(Input.FAILED)
         self._error(code, message)
         if started:
@@ -219,32 +222,32 @@ class Root:
         self._client.end(NORMAL if started else kind(code).close or BROKEN, code)
         self._end("connection_lost")
 
+    def broke(self, bug: Exception) -> None:
+        """A mistake of this server's ends the session."""
+        log.error("session ended by a bug", sid=self.sid, **place_of(bug))
+        try:
+            self.fail("a bug", "internal_error", "The server made a mistake; this session is over.")
+        except Exception as another:  # what broke may be what there is to be told
+            log.error("session ended without a word", sid=self.sid, **place_of(another))
+            self._client.end(BROKEN, "internal_error")
+            self._end("connection_lost")
+
     def shut(self) -> None:
         """The pod leaves: whatever the session is doing, it ends now."""
-        if self.state is State.CONNECTING:
-            self._enter(Input.GONE)
-            self._error("server_draining", "The server is shutting down. Connect again.")
-            self._client.end(RETRY, "server_draining")
-            self._end("server_draining")
-        elif self.state is not State.CLOSED:
-            self.fail("the pod leaves", "server_draining")
+        self.fail("the pod leaves", "server_draining", "The server is shutting down. Connect again.")
 
     # -- opening
 
     async def _open(self) -> None:
         try:
             places = await self._opening.run()
+            if self.state is State.STARTING:
+                self._opened(places)
         except Refused as refused:
             if self.state is State.STARTING:
                 self._refuse(refused)
-            return
         except Exception as bug:
-            log.error("opening failed", sid=self.sid, **place_of(bug))
-            if self.state is State.STARTING:
-                self.fail("opening failed", "internal_error")
-            return
-        if self.state is State.STARTING:
-            self._opened(places)
+            self.broke(bug)
 
     def _refuse(self, refused: Refused) -> None:
         self._enter(Input.REFUSED)
@@ -276,6 +279,7 @@ class Root:
 
     # -- units
 
+    @guarded
     def _on_unit(self, envelope: m.Envelope) -> None:
         """An output unit came: next in order, and of the owner in force (the endpoint saw to that)."""
         self._endpoint.take("codec")
@@ -289,32 +293,27 @@ class Root:
         self._endpoint.horizon = self.units_out
         self._teller.context(envelope.context_used)
         pcm = envelope.body.tensors.get("pcm")
-        self._teller.unit(unit, envelope.text, pcm.data if pcm else None)
+        self._teller.unit(unit, envelope.text, envelope.heard, pcm.data if pcm else None)
         if self.state is State.CLOSING and not self._intake.pending:
             self._drained()
 
     def _on_shedding(self, began: bool) -> None:
         if began:
             telemetry.EPISODES.labels("input").inc()
-            seconds = self._house.limits.input_backlog_s
-            self._error(
-                "input_backlog",
-                f"Input runs more than {seconds:g} s ahead of the model; the oldest of it is replaced by silence "
-                "until the model has caught up. Send audio at the pace at which it is recorded.",
-            )
+            self._teller.shedding(self._house.limits.input_backlog_s)
         log.info("shedding", sid=self.sid, began=began, shed=self._intake.shed)
 
     def _on_overflow(self) -> None:
-        seconds = self._house.limits.input_backlog_s
-        why = f"Input ran more than {seconds:g} s ahead of the model. Send audio at the pace at which it is recorded."
-        self.fail("input backlog", "input_backlog", why)
+        self.fail("input backlog", "input_backlog", overflow(self._house.limits.input_backlog_s))
 
     # -- the end
 
+    @guarded
     def _expiring(self, left_s: float) -> None:
         if self.state in (State.ACTIVE, State.SUSPENDED):
             self._teller.expiring(left_s)
 
+    @guarded
     def _expire(self) -> None:
         if self.state in (State.ACTIVE, State.SUSPENDED):
             self._enter(Input.EXPIRED)
@@ -328,6 +327,7 @@ class Root:
         else:
             self._drained()
 
+    @guarded
     def _drained(self) -> None:
         if self.state is not State.CLOSING:
             return
@@ -355,7 +355,7 @@ class Root:
             model = self._config.model
             telemetry.SESSIONS.labels(model).dec()
             telemetry.CLOSED.labels(model, reason).inc()
-            telemetry.UNITS_SHED.labels(model).inc(self._intake.shed)
+            self._meter.shed(self._intake.shed)
             counts = {"units_in": self._intake.units, "units_out": self.units_out, "shed": self._intake.shed}
             log.info("session ended", sid=self.sid, reason=reason, **counts)
             self._chronicle("closed", reason=reason, **counts)
@@ -385,7 +385,7 @@ class Root:
         self._client.send(events.error(code, message, client_event_id=event_id))
 
     def _chronicle(self, what: str, **detail: Any) -> None:
-        self._chronicler.write(
+        self.chronicler.write(
             SessionRecord(
                 sid=self.sid,
                 model=self._config.model,
@@ -397,4 +397,4 @@ class Root:
                 units=self.units_out,
             )
         )
-        self._chronicler.tell(what, model=self._config.model, **detail)
+        self.chronicler.tell(what, model=self._config.model, **detail)

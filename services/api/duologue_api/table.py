@@ -39,7 +39,7 @@ class Input(Enum):
     EXPIRED = "expired"
     """The session's lifetime is over."""
     FAILED = "failed"
-    """A stage lost the session beyond recovery."""
+    """A stage lost the session beyond recovery, the server made a mistake, or a limit ends the session."""
     DRAINED = "drained"
     """The last unit's output has gone out, or the drain took too long."""
 
@@ -52,6 +52,7 @@ S, I = State, Input  # noqa: E741 - two letters keep the table one row a line
 TABLE: dict[tuple[State, Input], State] = {
     (S.CONNECTING, I.START): S.STARTING,
     (S.CONNECTING, I.GONE): S.CLOSED,
+    (S.CONNECTING, I.FAILED): S.CLOSED,
     (S.STARTING, I.AUDIO): S.STARTING,
     (S.STARTING, I.COMMAND): S.STARTING,
     (S.STARTING, I.CLOSE): S.STARTING,

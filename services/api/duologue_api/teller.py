@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from duologue.audio.formats import Format
 from duologue.audio.streams import OutputStream
+from duologue.bus.messages import Heard
 from duologue.errors import CloseReason
 from duologue.models import Manifest
 from duologue_api.live import events
@@ -14,6 +15,11 @@ from duologue_api.port import Client
 
 MAX_EARLY = 64
 """Answers waiting for `session.started`; beyond it no command is taken that would have another one."""
+
+
+def overflow(backlog_s: float) -> str:
+    """Why a session ends whose input may not be replaced."""
+    return f"Input ran more than {backlog_s:g} s ahead of the model. Send audio at the pace at which it is recorded."
 
 
 class Teller:
@@ -31,6 +37,8 @@ class Teller:
         self._silence = bytes(2 * manifest.output_samples)
         self._early: list[events.ServerEvent] | None = []  # bounded: check_room
         self._context_used = -1.0
+        self._told_from = 0
+        """Start of the last transcript that was told, in ms."""
 
     # -- answers
 
@@ -55,22 +63,40 @@ class Teller:
         updated = events.SessionUpdated(session=self._session(), client_event_id=event_id)
         self._answer(updated, *self._infos(config.notices, event_id))
 
-    def error(self, code: str, message: str, event_id: str | None = None) -> None:
-        self._client.send(events.error(code, message, client_event_id=event_id))
+    def shedding(self, backlog_s: float) -> None:
+        """An episode of input beyond `backlog_s` begins."""
+        message = (
+            f"Input runs more than {backlog_s:g} s ahead of the model; the oldest of it is replaced by silence until "
+            "the model has caught up. Send audio at the pace at which it is recorded."
+        )
+        # Some clients take any error before session.started for a refusal.
+        self._answer(events.error("input_backlog", message))
 
     # -- units
 
-    def unit(self, unit: int, text: str, pcm: bytes | None) -> None:
-        """Output unit `unit`: int16 at the model's rate, `None` for silence."""
+    def unit(self, unit: int, text: str, heard: Sequence[Heard], pcm: bytes | None) -> None:
+        """Output unit `unit`: int16 at the model's rate, `None` for silence.  Raises `ValueError` for another length
+        than a unit's, which would shift all that follows."""
+        if pcm is not None and len(pcm) != len(self._silence):
+            raise ValueError(f"an output unit of {len(pcm)} bytes instead of {len(self._silence)}")
+        for piece in heard:
+            start_ms, end_ms = self._span(piece.first, piece.end)
+            self._client.send(events.InputTranscriptDelta(delta=piece.text, start_ms=start_ms, end_ms=end_ms))
         if text:
-            ms = 1000 * self._manifest.unit_s
-            start_ms, end_ms = round(unit * ms), round((unit + 1) * ms)
+            start_ms, end_ms = self._span(unit, unit + 1)
             self._client.send(events.OutputTranscriptDelta(delta=text, start_ms=start_ms, end_ms=end_ms))
         self._audio(self._output.push(self._silence if pcm is None else pcm))
 
     def rest(self) -> None:
         """The audio of the units so far that a resampler has held back; no unit may follow."""
         self._audio(self._output.flush())
+
+    def _span(self, first: int, end: int) -> tuple[int, int]:
+        """Milliseconds of the units from `first` to before `end`.  What was heard is known later than it was said,
+        and clients take a start that lies before an earlier one for a clock that was set back."""
+        ms = 1000 * self._manifest.unit_s
+        self._told_from = max(self._told_from, round(first * ms))
+        return self._told_from, max(self._told_from, round(end * ms))
 
     def _audio(self, audio: bytes) -> None:
         if audio:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
-from duologue.bus.messages import AnyBody, Envelope, Epoch, Inflow, Outflow
+from duologue.bus.messages import AnyBody, Envelope, Epoch, Heard, Inflow, Outflow, size
 
 RESEND_S = 0.120
 """What is not acknowledged after this long is sent again (twice as long after each further try, up to `RESEND_MAX_S`)."""
@@ -30,11 +30,12 @@ class Emission(NamedTuple):
     flags: int = 0
     trace: str = ""
     context_used: float = -1.0
+    heard: tuple[Heard, ...] = ()
 
     @property
     def size(self) -> int:
         """Bytes on the wire, roughly."""
-        return 120 + len(self.text) + sum(len(tensor.data) for tensor in self.body.tensors.values())
+        return 120 + size(self.text, self.heard, self.body)
 
 
 class Ring:

@@ -235,5 +235,6 @@ class Endpoint:
                 0.0,
                 e.trace,
                 e.context_used,
+                e.heard,
             ),
         )

@@ -35,13 +35,17 @@ RINGS_EVERY = 25
 SETTLE_S = 1.0
 """After one's own reconnect a 503 proves nothing for this long: after a broker restart everyone looks dead."""
 
+UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)
+"""What msgspec raises for what MessagePack has no place for."""
+
 log = structlog.get_logger()
 
 
 class Exchange:
     """`gather_s`: how long the first unit waits for others to the same addressee (it does not wait once every
     endpoint here has one).  `suspected` is called with an address at which nobody listens, `stray` with the sender of
-    a unit that has no addressee here, and the unit."""
+    a unit that has no addressee here, and the unit; `unsendable` with a unit that no message can hold, and why: its
+    session can't go on."""
 
     def __init__(
         self,
@@ -51,12 +55,14 @@ class Exchange:
         gather_s: float = 0.0,
         suspected: Callable[[str], None] = lambda address: None,
         stray: Callable[[str, Envelope], None] = lambda sender, envelope: None,
+        unsendable: Callable[[Envelope, Exception], None] = lambda envelope, error: None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.transport, self.address = transport, address
         self.role = subjects.role_of(address)
         self._gathered = telemetry.GATHER_SECONDS.labels(self.role)
         self._gather_s, self._suspected, self._stray, self._wall = gather_s, suspected, stray, wall
+        self._unsendable = unsendable
         self._endpoints: dict[tuple[str, Epoch], Endpoint] = {}
         self._by_sid: dict[str, list[Endpoint]] = {}
         self._outbox: dict[str, list[Envelope]] = {}
@@ -141,21 +147,32 @@ class Exchange:
         if not outbox:
             return
         self._gathered.observe(max(0.0, self._loop.time() - self._gather_began))
-        reply, now = subjects.acks(self.address), self._wall()
+        now = self._wall()
         for address, units in outbox.items():
             for part in _split(units):
-                stamped = [msgspec.structs.replace(envelope, sent=now) for envelope in part]
-                data = encode(Bundle(WIRE, self.address, stamped))
-                try:
-                    self.transport.publish(subjects.inbox(address), data, reply)
-                except TransportError as error:
-                    # A single unit that no bus takes; the other sessions' go on.
-                    telemetry.DROPPED.labels(self.role, "oversized").inc(len(part))
-                    log.error("units not sent", sid=part[0].sid, unit=part[0].unit, error=str(error))
-                    continue
-                bundles, count = _sent(self.role, subjects.role_of(address))
-                bundles.inc()
-                count.inc(len(part))
+                self._send(address, part, now)
+
+    def _send(self, address: str, part: list[Envelope], now: float) -> None:
+        stamped = [msgspec.structs.replace(envelope, sent=now) for envelope in part]
+        try:
+            data = encode(Bundle(WIRE, self.address, stamped))
+            self.transport.publish(subjects.inbox(address), data, subjects.acks(self.address))
+        except (TransportError, *UNENCODABLE) as error:
+            if len(part) > 1:
+                # One of them is why; the other sessions' go on.
+                for envelope in part:
+                    self._send(address, [envelope], now)
+                return
+            [unit] = part
+            oversized = isinstance(error, TransportError)
+            telemetry.DROPPED.labels(self.role, "oversized" if oversized else "unencodable").inc()
+            why = str(error) if oversized else type(error).__name__
+            log.error("unit not sent", sid=unit.sid, unit=unit.unit, error=why)
+            self._unsendable(unit, error)
+            return
+        bundles, count = _sent(self.role, subjects.role_of(address))
+        bundles.inc()
+        count.inc(len(part))
 
     def _send_acks(self, endpoints: Iterable[Endpoint]) -> None:
         due: defaultdict[str, list[Ack]] = defaultdict(list)
@@ -252,10 +269,9 @@ def _split(units: list[Envelope]) -> Iterable[list[Envelope]]:
     part: list[Envelope] = []
     size = 0
     for envelope in units:
-        bytes_ = 200 + len(envelope.text) + sum(len(t.data) for t in envelope.body.tensors.values())
-        if part and size + bytes_ > MAX_MESSAGE_BYTES:
+        if part and size + envelope.size > MAX_MESSAGE_BYTES:
             yield part
             part, size = [], 0
         part.append(envelope)
-        size += bytes_
+        size += envelope.size
     yield part

@@ -7,6 +7,7 @@ connection broke it would send afterwards; a PONG for a PING that was given up e
 
 import asyncio
 import contextlib
+import re
 import ssl
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -43,7 +44,7 @@ log = structlog.get_logger()
 
 
 class NatsTransport:
-    """`Transport` over NATS.
+    """`Transport` over NATS.  `url` may also be several, with commas between them.
 
     `creds` is a credentials file (needs the `nkeys` package); user and password may also be in the URLs.  `replicas` is
     how often a cluster keeps the buckets made here, `store_timeout_s` the time of one operation on them.  `on_closed`
@@ -67,7 +68,7 @@ class NatsTransport:
         on_closed: Callable[[str], None] | None = None,
     ) -> None:
         self.stats = Stats()
-        self._urls = [url] if isinstance(url, str) else url
+        self._urls = servers_of(url) if isinstance(url, str) else url
         self._options: dict[str, Any] = {
             "name": name,
             "user": user,
@@ -344,7 +345,17 @@ class NatsTransport:
 
 
 def without_secrets(url: str) -> str:
-    """The URL without user and password, for logs and messages."""
+    """The URL, or each of several with commas between them, without user and password, for logs and messages."""
+    return ",".join(_without_secrets(each) for each in servers_of(url))
+
+
+def servers_of(url: str) -> list[str]:
+    """The URLs of several with commas between them.  A comma before an @ may be part of a password."""
+    parts = re.split(r",(?=\w+://)", url)
+    return [server for part in parts for server in ([part] if "@" in part else part.split(","))]
+
+
+def _without_secrets(url: str) -> str:
     parts = urlsplit(url if "://" in url else f"nats://{url}")
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 

@@ -28,10 +28,16 @@ def up(settings: Settings) -> int:
         )
     if settings.nats is not None and settings.data_dir is not None:
         raise Failure("--data-dir is for the embedded NATS server, and --nats joins another one")
+    workers = parse_workers(settings.workers)
+    if settings.nats is None and (without := [stage for stage, count in workers.items() if not count]):
+        why = (
+            f"no {', '.join(without)} worker, and no --nats where there might be one: no session could start"
+        )
+        raise typer.BadParameter(why, param_hint="--workers")
     ours = processes.UpSettings(
         models=models,
         port=settings.port,
-        workers=parse_workers(settings.workers),
+        workers=workers,
         api_pods=settings.api_pods,
         seed=settings.seed,
         takeover_reserve=settings.takeover_reserve,

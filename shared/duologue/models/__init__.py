@@ -2,6 +2,8 @@
 
 from duologue.models.manifest import (
     CHAIN,
+    HISTORY,
+    INSTRUCTIONS,
     ROOT,
     STAGES,
     BadOption,
@@ -20,6 +22,8 @@ distributions bring theirs by entry points."""
 
 __all__ = [
     "CHAIN",
+    "HISTORY",
+    "INSTRUCTIONS",
     "MODELS",
     "ROOT",
     "STAGES",

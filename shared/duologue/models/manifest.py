@@ -13,6 +13,10 @@ ROOT = "root"
 """The name of the root as an end of an edge."""
 
 
+INSTRUCTIONS, HISTORY = "instructions", "conversation input"
+"""Of the features that a model may lack, those that a client can ask for in `session.start`."""
+
+
 class UnknownModel(LookupError):
     """No such model in this installation."""
 
@@ -65,7 +69,8 @@ class Manifest:
     under the names of the recorded values, to be stacked along a new first axis of units."""
     voices: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
-    """Features of the Live protocol that the model has not, for `info` and the documentation."""
+    """Features of the Live protocol that the model has not; clients are told of `INSTRUCTIONS` and `HISTORY` by `info`
+    when they ask for them, of all in the list of models."""
     halves: str = "duologue_{stage}.{id}"
     """Module of the model half for each stage."""
 

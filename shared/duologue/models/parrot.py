@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from duologue.bus.messages import Codes, Malformed, Tensor
-from duologue.models.manifest import CHAIN, BadOption, Edge, Manifest
+from duologue.models.manifest import CHAIN, HISTORY, INSTRUCTIONS, BadOption, Edge, Manifest
 from duologue.stage.model import Footprint, SessionError, Unit
 
 UNIT_SAMPLES, RATE = 1920, 24_000
@@ -303,8 +303,8 @@ MANIFEST = Manifest(
     boundaries=_boundaries,
     voices=("parrot",),
     unsupported=(
-        "instructions",
-        "conversation input",
+        INSTRUCTIONS,
+        HISTORY,
         "appended text",
         "choice of voice",
         "input transcripts",

@@ -36,6 +36,11 @@ class Chronicler:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
+    @property
+    def writing(self) -> "asyncio.Task[None] | None":
+        """The write under way; it ends when nothing is left to be written, or nothing can be."""
+        return None if self._task is None or self._task.done() else self._task
+
     def tell(self, what: str, **detail: Any) -> None:
         """Tells observers that `what` happened to the session."""
         event = Event(WIRE, what, self._sid, detail)

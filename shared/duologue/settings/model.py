@@ -201,7 +201,7 @@ class Settings(BaseSettings):
     """Audio of an append."""
     chunk_bytes: Annotated[int | None, Field(ge=1), Use("talk", otherwise="`chunk_ms`")] = None
     """The same in bytes of whole samples."""
-    tail_s: Annotated[float, Field(ge=0), Use("talk", flag="--tail")] = 0.0
+    tail_s: Annotated[float, Field(ge=0, le=3600), Use("talk", flag="--tail")] = 0.0
     """Seconds of silence after the recording."""
     pace: Annotated[float, Use("talk")] = 1.0
     """Multiple of real time."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from duologue.bus.messages import AnyBody, Start
+from duologue.bus.messages import AnyBody, Heard, Start
 
 State = TypeVar("State")
 
@@ -42,6 +42,8 @@ class Result:
     text: str = ""
     context_used: float | None = None
     """Share of the context budget in use after this unit, 0..1; `None` where the stage has no context."""
+    heard: tuple[Heard, ...] = ()
+    """What the user's transcript gains."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,11 +129,12 @@ class Owner:
         used = main.context_used if result.context_used is None else result.context_used
         self.stepped_at = self._clock()
         self.endpoint.horizon = horizon
+        text, heard = main.text + result.text, (*main.heard, *result.heard)
         unit, self.unit = self.unit, self.unit + 1
         for edge in self.outputs:
             body = result.out[edge.dst]
             emission = (
-                Emission(unit, body, records, main.text + result.text, main.flags, main.trace, used)
+                Emission(unit, body, records, text, main.flags, main.trace, used, heard)
                 if edge.main
                 else Emission(unit, body, {})
             )

@@ -76,7 +76,12 @@ class Shell:
         self.state = m.STARTING
         self._transport, self._engine, self._clock, self._fatal = transport, engine, clock, fatal
         self._exchange = Exchange(
-            transport, self.address, suspected=self._suspect, stray=self._stray, wall=tracing.wall
+            transport,
+            self.address,
+            suspected=self._suspect,
+            stray=self._stray,
+            unsendable=self._unsendable,
+            wall=tracing.wall,
         )
         gather_s = manifest.unit_s / 40 if self.settings.gather_s is None else self.settings.gather_s
         self._watch = Watch(stage, manifest, tracing)
@@ -320,6 +325,11 @@ class Shell:
         if envelope.src == ROOT:
             failed = m.Failed(m.WIRE, envelope.sid, envelope.to, "session_failed", "no such owner here")
             self._transport.publish(subjects.control(sender), m.encode(failed))
+
+    def _unsendable(self, envelope: m.Envelope, error: Exception) -> None:
+        if owner := self.owners.get((envelope.sid, envelope.epoch)):
+            why = f"its unit {envelope.unit} fits no message: {type(error).__name__}"
+            self._fail(owner, SessionError(why, "internal_error"))
 
     # -- housekeeping
 

@@ -31,12 +31,13 @@ _IS = re.compile(r"\b(it|that|what|where|who|here|there|he|she|how)'s$")
 
 
 def words(text: str) -> list[str]:
-    """Lower case, without punctuation, numbers up to 999,999 as words, without contractions."""
+    """Lower case, without punctuation, without contractions; numbers up to 999,999 as words, longer ones digit by
+    digit."""
     text = re.sub(r"(?<=\d),(?=\d{3})", "", text.lower().replace("’", "'"))
     found: list[str] = []
     for each in re.findall(r"\d+(?:st|nd|rd|th)?|[^\W\d_]+(?:'[^\W\d_]+)*|[%+=]", text):
         if each.isdigit():
-            found += number(int(each))
+            found += number(int(each)) if each[0] != "0" else [_UNDER_20[int(digit)] for digit in each]
         elif each[0].isdigit():
             found += _ordinal(int(each[:-2]))
         else:
@@ -54,7 +55,6 @@ def _long(word: str) -> str:
 
 
 def number(n: int) -> list[str]:
-    """As it is read out; digit by digit from a million on."""
     if n < 20:
         return [_UNDER_20[n]]
     if n < 100:
@@ -70,12 +70,19 @@ def _ordinal(n: int) -> list[str]:
     return [*before, _ORDINALS.get(last, f"{last.removesuffix('y')}{'ie' if last.endswith('y') else ''}th")]
 
 
-def errors(said: Sequence[str], heard: Sequence[str]) -> int:
-    """Words inserted, left out or taken for others: Levenshtein's distance.  Divided by the words said it is the word
-    error rate."""
-    row = list(range(len(heard) + 1))
-    for i, word in enumerate(said, start=1):
-        corner, row[0] = row[0], i
-        for j, other in enumerate(heard, start=1):
-            corner, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, corner + (word != other))
+def word_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> int:
+    """Substitutions, deletions and insertions: Levenshtein's distance in words."""
+    row = list(range(len(hypothesis) + 1))
+    for i, said in enumerate(reference, 1):
+        before, row[0] = row[0], i
+        for j, found in enumerate(hypothesis, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (said != found))
     return row[-1]
+
+
+def word_error_rate(reference: str, hypothesis: str) -> float:
+    """Errors for each word of the reference.  Raises `ValueError` where that has none."""
+    said = words(reference)
+    if not said:
+        raise ValueError("no words to be recognised")
+    return word_errors(said, words(hypothesis)) / len(said)

@@ -1,9 +1,9 @@
 """Text frames into commands.  What is not one is `Refused`, and the session lives on."""
 
-import re
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 import pybase64
 
 from duologue_api.live.refused import Refused, shown
@@ -14,7 +14,8 @@ MAX_SESSION_BYTES = 1 << 20
 """Of `session`: it has to be read as a whole, at once, on the loop that all sessions share."""
 MAX_DEPTH = 64
 MAX_BRACKETS = 1 << 16
-"""Objects and arrays of a frame; to follow the nesting of more would take too long."""
+MAX_QUOTES = 1 << 17
+"""Those around strings.  To follow the nesting of a frame with more of either would hold up every other session."""
 MAX_EVENT_ID = 512
 """Characters."""
 
@@ -72,9 +73,8 @@ _frame = msgspec.json.Decoder(_Frame)
 _text = msgspec.json.Decoder(str)
 _anything = msgspec.json.Decoder()
 
-_STRING = re.compile(r'"(?>[^"\\]+|\\.)*+"?', re.DOTALL)
-_NOT_BRACKET = re.compile(r"[^\[\]]+")
-_ALIKE = str.maketrans("{}", "[]")
+_ALIKE = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def parse(text: str, sample_bytes: int = 2) -> Command:
@@ -83,7 +83,9 @@ def parse(text: str, sample_bytes: int = 2) -> Command:
     if len(text) > MAX_FRAME_BYTES or (not text.isascii() and len(text.encode()) > MAX_FRAME_BYTES):
         raise Refused("invalid_event", f"The frame is longer than {MAX_FRAME_BYTES} bytes.")
     if _too_deep(text):
-        raise Refused("invalid_event", f"The frame is nested more than {MAX_DEPTH} deep, or too much.")
+        raise Refused(
+            "invalid_event", f"The frame is nested more than {MAX_DEPTH} deep, or has too many parts."
+        )
     try:
         frame = _append.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -190,7 +192,10 @@ def _too_deep(text: str) -> bool:
         return False
     if opened > MAX_BRACKETS:
         return True
-    brackets = _NOT_BRACKET.sub("", _STRING.sub("", text).translate(_ALIKE))
-    for _ in range(MAX_DEPTH):
-        brackets = brackets.replace("[]", "")
-    return bool(brackets)
+    bare = text.replace("\\\\", "").replace('\\"', "")  # what is left of quotes are those around strings
+    if bare.count('"') > MAX_QUOTES:
+        return True
+    outside = "".join(bare.split('"')[::2])
+    brackets = outside.encode(errors="replace").translate(_ALIKE, _NO_BRACKETS)
+    steps = np.where(np.frombuffer(brackets, np.uint8) == ord("["), 1, -1)
+    return bool(steps.size and steps.cumsum().max() > MAX_DEPTH)

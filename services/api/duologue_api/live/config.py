@@ -8,6 +8,7 @@ import msgspec
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from duologue.models import HISTORY, INSTRUCTIONS
 from duologue_api.live import schema
 from duologue_api.live.events import Audio, AudioFormat, AudioOutput, SessionResource, VoiceId
 from duologue_api.live.refused import Refused, shown
@@ -117,6 +118,7 @@ def check(session: Any, models: Sequence["ModelStatus"]) -> SessionConfig:
     form = shape.audio.format
     _check_triggers(shape.triggers)
     voice, spoken_as = _voice(shape.audio.output.voice, model, notices)
+    _note_lacking(shape, model, notices)
     _note_unsupported(shape, notices)
     return SessionConfig(
         model=model.id,
@@ -239,6 +241,14 @@ def _newest(messages: list[dict[str, Any]], notices: list[Notice]) -> list[dict[
     if cut:
         notices.append(Notice("input_trimmed", f"The oldest {cut} messages of input were too long to keep."))
     return messages[cut:]
+
+
+def _note_lacking(shape: schema.SessionShape, model: "ModelStatus", notices: list[Notice]) -> None:
+    """What this model does not do and another one may."""
+    if INSTRUCTIONS in model.unsupported and shape.instructions and not shape.instructions.isspace():
+        notices.append(Notice("unsupported_instructions", f"{model.id} takes no instructions."))
+    if HISTORY in model.unsupported and shape.input:
+        notices.append(Notice("unsupported_input", f"{model.id} does not hear of an earlier conversation."))
 
 
 def _note_unsupported(shape: schema.SessionShape, notices: list[Notice]) -> None:

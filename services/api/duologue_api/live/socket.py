@@ -18,7 +18,7 @@ from duologue_api.live.events import error
 from duologue_api.live.outbound import Outbound
 from duologue_api.live.refused import Refused
 from duologue_api.live.settings import EdgeSettings
-from duologue_api.port import Draining, Host, Session
+from duologue_api.port import Crowded, Draining, Host, Session
 
 Gone = (WebSocketDisconnect, OSError, RuntimeError)
 """What the transport raises for a client that has gone, or was told to go."""
@@ -94,6 +94,8 @@ class _Connection:
     async def run(self) -> None:
         try:
             self.session = self.host.connect(self.outbound)
+        except Crowded:
+            self.refuse(Refused("session_limit_reached", "Too many clients wait here without a session."))
         except Draining:
             self.refuse(Refused("server_draining", "This server is shutting down. Try again."))
         except Exception as bug:
@@ -150,7 +152,10 @@ class _Connection:
 
     def fail(self, bug: Exception) -> None:
         """Ends this session for a fault of ours."""
-        self.log(bug)
+        if self.session is not None:
+            self.session.broke(bug)
+        else:
+            self.log(bug)
         self.outbound.send(error("internal_error", "The server made a mistake; this session is over."))
         self.outbound.end(BROKEN, "internal_error")
 

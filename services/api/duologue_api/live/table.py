@@ -79,7 +79,12 @@ SERVER = (
         S,
         "with the unit in which it is said; `start_ms` and `end_ms` on the session clock",
     ),
-    Row("session.input_transcript.delta", N, "no model here transcribes what it hears"),
+    Row(
+        "session.input_transcript.delta",
+        S,
+        "where the model transcribes what it hears (`pocket`): words with the times at which they were said, on the "
+        "session clock, once they are certain",
+    ),
     Row(
         "session.usage.updated",
         S,
@@ -110,10 +115,12 @@ FIELDS = (
     Row("model", S, "required"),
     Row("model: gpt-live-…", I, "`model_mapped`: stands for the first model, unless one is called so"),
     Row("instructions", S, "up to 16,384 tokens; blank: the model's own"),
+    Row("instructions: where the model takes none", I, "`unsupported_instructions`"),
     Row("audio.format", S, "`audio/pcm` 24000 (the default) or 16000, `audio/pcmu` 8000, `audio/pcma` 8000"),
     Row("audio.output.voice", S, "one of the model's (`GET /v1/models`); any other name is refused"),
     Row("audio.output.voice: a built-in name", I, "`voice_mapped`: the model speaks with its own"),
     Row("input", S, "up to 128 messages; of too long a history the oldest go: `input_trimmed`"),
+    Row("input: where the model takes none", I, "`unsupported_input`"),
     Row("delegation: client", S, "the default"),
     Row("delegation: responses, decisions", I, "`unsupported_delegation`, tools included"),
     Row("triggers", I, "`unsupported_triggers`"),
@@ -128,6 +135,8 @@ INFOS = {
     "model_mapped": "OpenAI's own model was asked for (the default of LiveKit's client), and the first one here answers",
     "voice_mapped": "a built-in voice was asked for, and the model speaks with its own",
     "input_trimmed": "`input` was too long, its oldest messages are left out",
+    "unsupported_instructions": "the model takes no instructions (`GET /v1/models` tells what each has not)",
+    "unsupported_input": "the model does not hear of an earlier conversation",
     "unsupported_delegation": "nothing is delegated here",
     "unsupported_triggers": "triggers have no effect",
     "unsupported_store": "the session is not stored",
@@ -150,7 +159,8 @@ MEANINGS: Mapping[str, str] = {
     "or, by the server's policy, the session ends",
     "output_backlog": "you read too slowly: the oldest audio was dropped, the message tells how much; one an "
     "episode, and after 30 s the end",
-    "session_limit_reached": "a stage has no place for another session: try again",
+    "session_limit_reached": "a stage has no place for another session, or too many sockets wait for their "
+    "`session.start`: try again",
     "model_unavailable": "a stage has no worker yet: try again",
     "server_draining": "the server is going down: try again",
     "session_failed": "a stage lost the session's state",
@@ -282,8 +292,8 @@ and open the socket with the subprotocols `openai-live` and `openai-insecure-api
 
 ## Other routes
 
-`GET /v1/models` (with `duologue.ready`, `voices`, `unit_s`), `GET /healthz`, `GET /readyz` (503 with the reason until every
-stage of a model has a worker), `GET /metrics` (Prometheus). `POST /v1/live/sessions` (WebRTC) answers 501; sideband and fork
+`GET /v1/models` (with `duologue.ready`, `voices`, `unit_s`, `unsupported`), `GET /healthz`, `GET /readyz` (503 with the reason
+until every stage of a model has a worker), `GET /metrics` (Prometheus). `POST /v1/live/sessions` (WebRTC) answers 501; sideband and fork
 sockets 404.
 """
 

@@ -1,0 +1,187 @@
+"""The pocket model's encoder: voice activity, end of turn, recognition (`pocket_voice`, `pocket_hearing`,
+`pocket_moonshine`).
+
+A record is [probability of speech in ‰, first unit on whose record the state depends, and where a hypothesis came in
+this unit, its first unit, its end and its text].
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from duologue.bus.messages import Features, Malformed, Start
+from duologue.models import ROOT
+from duologue.models.pocket import INPUT_RATE, UNIT_SAMPLES
+from duologue.stage.background import Background, Lane
+from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
+from duologue_encoder import pocket_moonshine, pocket_voice
+from duologue_encoder.pocket_hearing import Hearing, Job, Recognised, Turn
+from duologue_encoder.pocket_voice import Ear, Voice
+
+SETTLE = -(-int(pocket_voice.SETTLE_S * INPUT_RATE) // UNIT_SAMPLES)
+"""Units after which the network judges as if it had heard all that was before."""
+WAITING = 4
+"""Pieces of a session's work that may wait: given up ones count until their turn comes."""
+FIXED_BYTES, SESSION_BYTES = 250_000_000, 1_000_000
+"""Measured with all weights loaded; the sound of the longest segment, and what Python adds."""
+
+Pcm = npt.NDArray[np.int16]
+Recognise = Callable[[Pcm], str]
+
+
+class Record(NamedTuple):
+    per_mille: int
+    since: int
+    came: Recognised | None
+
+
+@dataclass(slots=True)
+class State:
+    lane: Lane
+    hearing: Hearing
+    ear: Ear = field(default_factory=Ear)
+    sound: dict[int, Pcm] = field(default_factory=dict)
+    """Of the units from `hearing.needs` on."""
+    asked: tuple[Job, Future[str]] | None = None
+
+
+class Encoder:
+    """`recognise` is called from one thread of its own, or with `inline` within `step`."""
+
+    def __init__(self, voice: Voice, recognise: Recognise, *, inline: bool = False) -> None:
+        self._voice, self._recognise = voice, recognise
+        self._background = Background("recogniser", inline=inline)
+
+    def open(self, start: Start, history: History) -> Iterator[State | None]:
+        """Records of the history are followed, and nothing in it is recognised.  Units before those on whose records
+        the state depends only settle the network; a missing input among the last ones is a `SessionError`."""
+        known = [record.since for unit in history.units if (record := _record(unit)) is not None]
+        first = max(known[-1:], default=history.units[0].number if history.units else start.begin)
+        state = State(self._background.lane(WAITING), Hearing(next=first))
+        for unit in history.units:
+            if ROOT not in unit.inputs and unit.number >= start.begin - SETTLE:
+                raise SessionError(f"no input of unit {unit.number} to open from")
+            p = self._heard(state.ear, _pcm(unit))
+            if unit.number >= first:
+                self._fold(state, unit, p, None)
+            yield None
+        state.hearing.next = start.begin
+        yield state
+
+    def step(self, batch: Sequence[tuple[State, Unit]]) -> Sequence[Result | SessionError]:
+        results: dict[int, Result | SessionError] = {}
+        heard: list[tuple[Ear, Pcm]] = []
+        rows: list[int] = []
+        for row, (state, unit) in enumerate(batch):
+            try:
+                heard.append((state.ear, _pcm(unit)))
+                rows.append(row)
+            except SessionError as error:
+                results[row] = error
+        for row, windows in zip(rows, self._voice.hear(heard), strict=True):
+            state, unit = batch[row]
+            try:
+                came = _arrived(state) if unit.record is None else None
+                results[row] = self._fold(state, unit, float(np.mean(windows)), came)
+                self._ask(state)
+            except SessionError as error:
+                results[row] = error
+        return [results[row] for row in range(len(batch))]
+
+    def horizon(self, state: State) -> int:
+        return max(0, min(state.hearing.since, state.hearing.needs, state.hearing.next - SETTLE))
+
+    def close(self, state: State) -> None:
+        state.lane.cancel()
+        state.sound.clear()
+
+    def footprint(self) -> Footprint:
+        return Footprint(FIXED_BYTES, SESSION_BYTES)
+
+    def _heard(self, ear: Ear, pcm: Pcm) -> float:
+        return float(np.mean(self._voice.hear([(ear, pcm)])[0]))
+
+    def _fold(self, state: State, unit: Unit, p: float, came: Recognised | None) -> Result:
+        hearing = state.hearing
+        record = _record(unit)
+        per_mille, came = (round(1000 * p), came) if record is None else (record.per_mille, record.came)
+        state.sound[unit.number] = _pcm(unit)
+        words, turn = hearing.step(
+            per_mille / 1000, came, lambda first, end: _quietest(state.sound, first, end)
+        )
+        for old in [number for number in state.sound if number < hearing.needs]:
+            del state.sound[old]
+        decided = [per_mille, hearing.since, *(came or ())]
+        return Result({"llm": _features(hearing.speech, turn)}, decided, heard=tuple(words))
+
+    def _ask(self, state: State) -> None:
+        wanted = state.hearing.wanted
+        if state.asked is not None and state.asked[0] != wanted:
+            state.asked[1].cancel()
+            state.asked = None
+        if wanted is not None and state.asked is None:
+            pcm = np.concatenate([state.sound[unit] for unit in range(wanted.first, wanted.end)])
+            state.asked = wanted, state.lane.submit(lambda: self._recognise(pcm))
+
+
+def _arrived(state: State) -> Recognised | None:
+    if state.asked is None or not state.asked[1].done():
+        return None
+    (job, future), state.asked = state.asked, None
+    if error := future.exception():
+        raise SessionError(f"the recogniser failed: {type(error).__name__}")
+    return Recognised(job.first, job.end, future.result())
+
+
+def _features(speech: bool, turn: Turn | None) -> Features:
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    if speech:
+        arrays["speech"] = np.array(1, np.uint8)
+    if turn is not None and turn.text:
+        arrays["text"] = np.frombuffer(turn.text.encode(), np.uint8)
+        arrays["span"] = np.array([turn.first, turn.end], np.int64)
+    return Features.of(arrays)
+
+
+def _quietest(sound: Mapping[int, Pcm], first: int, end: int) -> int:
+    return min(range(first, end), key=lambda unit: float(np.mean(np.square(sound[unit].astype(np.float64)))))
+
+
+def _pcm(unit: Unit) -> Pcm:
+    """int16 [1280]; zeros of a marker.  Raises `SessionError`."""
+    body = unit.inputs.get(ROOT)
+    tensor = body.tensors.get("pcm") if body is not None else None
+    if tensor is None:
+        return np.zeros(UNIT_SAMPLES, np.int16)
+    try:
+        pcm = tensor.array()
+    except Malformed as error:
+        raise SessionError(f"unit {unit.number}: {error}") from None
+    if pcm.dtype != np.dtype("<i2") or pcm.shape != (UNIT_SAMPLES,):
+        raise SessionError(
+            f"unit {unit.number}: pcm is {pcm.dtype} {list(pcm.shape)}, not int16 [{UNIT_SAMPLES}]"
+        )
+    return pcm
+
+
+def _record(unit: Unit) -> Record | None:
+    """Raises `SessionError`."""
+    match unit.record:
+        case None:
+            return None
+        case [int(per_mille), int(since)]:
+            return Record(per_mille, since, None)
+        case [int(per_mille), int(since), int(first), int(end), str(text)]:
+            return Record(per_mille, since, Recognised(first, end, text))
+    raise SessionError(f"unit {unit.number} has no record of a pocket encoder")
+
+
+def load(options: Mapping[str, Any]) -> StageModel[State]:
+    """`options` as `worker_options` returns them.  Raises `NoRecogniser`, `NoVoiceActivity`."""
+    recogniser = pocket_moonshine.Moonshine(pocket_moonshine.find(options.get("recogniser", "")))
+    voice = Voice(pocket_voice.find(options.get("vad", "")))
+    return Encoder(voice, recogniser.recognise, inline=options.get("inline", False))
