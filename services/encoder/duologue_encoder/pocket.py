@@ -24,8 +24,6 @@ from duologue_encoder.pocket_voice import Ear, Voice
 
 SETTLE = -(-int(pocket_voice.SETTLE_S * INPUT_RATE) // UNIT_SAMPLES)
 """Units after which the network judges as if it had heard all that was before."""
-WAITING = 4
-"""Pieces of a session's work that may wait: given up ones count until their turn comes."""
 FIXED_BYTES, SESSION_BYTES = 250_000_000, 1_000_000
 """Measured with all weights loaded; the sound of the longest segment, and what Python adds."""
 
@@ -61,7 +59,7 @@ class Encoder:
         the state depends only settle the network; a missing input among the last ones is a `SessionError`."""
         known = [record.since for unit in history.units if (record := _record(unit)) is not None]
         first = max(known[-1:], default=history.units[0].number if history.units else start.begin)
-        state = State(self._background.lane(WAITING), Hearing(next=first))
+        state = State(self._background.lane(1), Hearing(next=first))
         for unit in history.units:
             if ROOT not in unit.inputs and unit.number >= start.begin - SETTLE:
                 raise SessionError(f"no input of unit {unit.number} to open from")
@@ -121,7 +119,7 @@ class Encoder:
     def _ask(self, state: State) -> None:
         wanted = state.hearing.wanted
         if state.asked is not None and state.asked[0] != wanted:
-            state.asked[1].cancel()
+            state.lane.cancel()
             state.asked = None
         if wanted is not None and state.asked is None:
             pcm = np.concatenate([state.sound[unit] for unit in range(wanted.first, wanted.end)])
