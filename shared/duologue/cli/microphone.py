@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+from collections.abc import Callable
 
 from rich.console import Console
 
@@ -10,7 +11,7 @@ from duologue.audio.formats import Format
 from duologue.cli.failure import Failure, Misuse
 from duologue.client import Closed, ErrorEvent, Event, Info, LiveClient, Model, TranscriptDelta
 from duologue.client.converse import converse
-from duologue.client.sound import NoSound, Sound
+from duologue.client.sound import NoSound, Sound, sounddevice
 from duologue.settings import Settings
 
 BLOCK_MS = 20
@@ -56,18 +57,23 @@ class Transcript:
         self._console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
 
 
-def by_microphone(settings: Settings, model: Model, form: Format) -> int:
-    """Talks until Ctrl-C."""
+def by_microphone(settings: Settings, choose: Callable[[], Model], form: Format) -> int:
+    """Talks until Ctrl-C, to the model that `choose` returns."""
     if settings.file is not None or settings.out is not None or settings.as_json:
         raise Misuse("--mic goes with neither a recording nor --out nor --json")
     console = Console()
     show = Transcript(console)
+    try:
+        device = sounddevice()
+    except NoSound as error:
+        raise Failure(str(error)) from None
+    model = choose()
 
     async def conversation() -> Closed:
         stop = asyncio.Event()
         with contextlib.suppress(NotImplementedError):
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
-        with Sound(form.rate, form.rate * BLOCK_MS // 1000) as sound:
+        with Sound(form.rate, form.rate * BLOCK_MS // 1000, device) as sound:
             async with LiveClient.connect(
                 settings.url,
                 model=model.id,

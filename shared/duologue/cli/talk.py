@@ -43,7 +43,7 @@ def talk(settings: Settings) -> int:
     chunk_bytes = settings.chunk_bytes
     chosen_format = _format(settings.format, settings.rate)
     if settings.mic:
-        return by_microphone(settings, _choose(url, key, settings.model), chosen_format)
+        return by_microphone(settings, lambda: _choose(url, key, settings.model), chosen_format)
     if file is None:
         raise Misuse("Missing argument 'FILE.wav', or --mic (see duologue talk --help)")
     rate, width = chosen_format.rate, chosen_format.sample_bytes

@@ -27,21 +27,20 @@ class NoSound(Exception):
 
 class Sound:
     """Both at `rate` Hz, mono int16, in blocks of `block` samples; used within `with` on a running event loop.
-    `module` is `sounddevice`, or what has its `RawStream` and `PortAudioError`.  Raises `NoSound`."""
+    `device` is the module `sounddevice`, or what has its `RawStream` and `PortAudioError`.  Raises `NoSound`."""
 
-    def __init__(self, rate: int, block: int, module: Any = None) -> None:
+    def __init__(self, rate: int, block: int, device: Any) -> None:
         self._loop = asyncio.get_running_loop()
         self._rate = rate
         self._heard: asyncio.Queue[Pcm] = asyncio.Queue(max(1, round(HEARD_S * rate / block)))
         self._lock = threading.Lock()
         self._waiting = np.zeros(0, np.int16)
-        found = module or sounddevice()
         try:
-            self._stream = found.RawStream(
+            self._stream = device.RawStream(
                 samplerate=rate, blocksize=block, channels=1, dtype="int16", callback=self._block
             )
             self._stream.start()
-        except (found.PortAudioError, ValueError) as error:
+        except (device.PortAudioError, ValueError) as error:
             raise NoSound(f"no microphone and loudspeaker for {rate} Hz: {error}") from error
 
     def __enter__(self) -> Self:
