@@ -177,8 +177,10 @@ class Settings(BaseSettings):
 
     # ------------------------------------------------------------ one run of a tool
 
-    file: Annotated[Path | None, Use("talk", flag="FILE.wav", required="talk")] = None
+    file: Annotated[Path | None, Use("talk", flag="FILE.wav", otherwise="`mic`")] = None
     """The recording, a WAV file."""
+    mic: Annotated[bool, Use("talk")] = False
+    """Talk through this machine's microphone and loudspeaker (extra `mic`)."""
     url: Annotated[str, Use("talk", metavar="URL")] = f"ws://127.0.0.1:{PORT}"
     """The server."""
     input: Annotated[Path | None, Use("offline", metavar="FILE", required="offline")] = None
