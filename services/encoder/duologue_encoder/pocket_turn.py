@@ -118,7 +118,8 @@ class Turn:
             self._end_segment()
         said = self._over(unit)
         if said is not None:
-            self._show(len(self.hypothesis))
+            if said.text:
+                self._show(len(self.hypothesis))
             return list(self.dripping), said
         self._want(unit + 1, quietest)
         return self._tell(unit), None
@@ -139,9 +140,13 @@ class Turn:
                 self._ask(here, Kind.PAUSE)
         elif here - self.segment >= LONGEST:
             self._ask(quietest(here - CUT_WITHIN, here - PAUSE), Kind.CUT)
-        elif self.wanted is None and here == self.last_voice + 1:
-            if here - self.asked >= max(PARTIAL, (here - self.segment) // 6):
-                self._ask(here, Kind.PARTIAL)
+        elif (
+            self.wanted is None and here == self.last_voice + 1 and here - self.asked >= self._interval(here)
+        ):
+            self._ask(here, Kind.PARTIAL)
+
+    def _interval(self, here: int) -> int:
+        return max(PARTIAL, (here - self.segment) // 6)
 
     def _ask(self, end: int, kind: Kind) -> None:
         self.wanted, self.asked = Job(self.segment, end, kind), end
