@@ -22,7 +22,7 @@ test: .venv/.ready ## all tests: ARGS='-k name -x'
 	@$(BIN)/pytest -q -rs $(ARGS)
 
 check: lint ## what every commit passes, in under a minute: lint and the unit tests
-	@$(BIN)/pytest -q -m "unit and not slow" $(ARGS)
+	@$(BIN)/pytest -q -m "unit and not slow" --hypothesis-profile quick $(ARGS)
 
 lint: .venv/.ready ## formatting, ruff, mypy
 	@$(BIN)/ruff format --check --quiet . || { echo "Some files are not formatted: run 'make format'." >&2; exit 1; }

@@ -4,8 +4,12 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from deployment import news
+
+settings.register_profile("quick", max_examples=30)
+"""Of `make check`; `make test` tries a hundred."""
 
 
 @pytest.fixture(autouse=True)

@@ -54,6 +54,7 @@ def test_time_bounds_the_sessions_and_no_unit_is_late(options: dict[str, float],
     assert outcome.late == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"row_ms": 2.0}, {"batch_ms": 6.0, "row_ms": 1.0}])
 def test_a_burst_gets_no_further_than_sessions_one_by_one(options: dict[str, float]) -> None:
     """All within half a second, before any of them has been stepped."""

@@ -140,6 +140,7 @@ def void(_: object) -> None:
     """For a callback whose result nobody wants."""
 
 
+@pytest.mark.slow
 @given(weather=weathers)
 @settings(max_examples=150, deadline=None)
 def test_every_unit_is_used_once_and_in_order(weather: Weather) -> None:

@@ -135,6 +135,8 @@ def test_input_that_waits_and_is_shed() -> None:
         for _ in range(4):
             root.append(LOUD * 60, None)
             await asyncio.sleep(2.5)
+        # Counted when it happens, not when the session is over.
+        assert metrics.moved("duo_session_units_shed_total", **PARROT) > 0
 
     metrics = Metrics()
     converse(1, LOUD, during=burst, batch_ms=500.0)

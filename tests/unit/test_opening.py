@@ -195,6 +195,25 @@ def test_who_does_not_take_it_is_passed_over(answer: str | bytes) -> None:
     play(script)
 
 
+@pytest.mark.parametrize("beaten", [False, True], ids=["no heartbeat", "a heartbeat meanwhile"])
+def test_a_place_that_was_not_given_is_not_freed(beaten: bool) -> None:
+    """Until the next heartbeat the worker that had refused seemed to have one place more than it said."""
+
+    async def script(bench: Bench) -> None:
+        await bench.others("llm")
+        full = await bench.worker("llm.full", m.FULL)
+        full.delay_s = 0.002
+        bench.beating.cancel()
+        opening = bench.opening()
+        if beaten:
+            asyncio.get_running_loop().call_later(0.001, bench.beat, full.address)
+        await bench.refused(opening)
+        [candidate] = bench.roster.candidates("llm", "parrot")
+        assert (candidate.free, candidate.sessions) == (9, 0)
+
+    play(script)
+
+
 def test_refused_by_all_workers_of_a_stage_it_can_not_start() -> None:
     async def script(bench: Bench) -> None:
         good = await bench.others("talker")

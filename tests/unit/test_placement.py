@@ -91,6 +91,7 @@ def test_places_that_were_picked_since_the_heartbeat_are_taken() -> None:
     assert not bench.roster.has_room("llm", "parrot")
     bench.roster.freed("llm.b")
     bench.roster.freed("llm.unknown")
+    bench.roster.refused("llm.unknown", 0.0)
     assert bench.roster.has_room("llm", "parrot")
     assert not bench.roster.has_room("llm", "parrot", {"llm.b"})
     assert bench.picks(2) == {"llm.b": 1, None: 1}

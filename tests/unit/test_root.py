@@ -733,6 +733,43 @@ def test_input_that_runs_ahead_is_shed_and_said_so_once_an_episode() -> None:
     assert len(call.client.units) == 60, "every unit is answered"
 
 
+def test_input_that_is_shed_before_the_start_is_told_after_it() -> None:
+    """pipecat takes every `error` before `session.started` for the end."""
+
+    async def script(call: Call) -> None:
+        call.start()
+        for _ in range(60):
+            call.root.append(SAID[:1920].tobytes(), None)
+        await call.client.until(lambda: call.client.started)
+        await call.units(60)
+        call.root.request_close(None)
+        await call.ended()
+
+    call = play(script, limits={"input_backlog_s": 0.8}, **slow_opening(0.3))
+    assert isinstance(call.client.events[0], events.SessionStarted)
+    assert call.codes() == ["input_backlog"]
+
+
+@pytest.mark.parametrize("fmt", ["audio/pcm", "audio/pcmu"])
+def test_a_unit_of_another_length_ends_the_session(fmt: str) -> None:
+    """It went out as it was, and all that followed was shifted."""
+
+    async def script(call: Call) -> None:
+        rate = 24_000 if fmt == "audio/pcm" else 8_000
+        audio = {"format": {"type": fmt, "rate": rate}}
+        call.root.start(config(call.pod, audio=audio), None)
+        await call.client.until(lambda: call.client.started)
+        model = call.deployment.shell("codec").model
+        step, half = model.step, m.Speech.of({"pcm": np.zeros(960, np.int16)})
+        model.step = lambda batch: [  # type: ignore[method-assign]
+            dataclasses.replace(result, out={"root": half}) for result in step(batch)
+        ]
+        call.root.append(bytes(4 * UNIT), None)
+        assert await call.ended() == (1000, "internal_error")
+
+    assert play(script).codes() == ["internal_error"]
+
+
 def test_a_session_that_is_far_ahead_is_not_read() -> None:
     async def script(call: Call) -> None:
         await asyncio.wait_for(call.root.room(), 1)

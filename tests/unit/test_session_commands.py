@@ -242,7 +242,7 @@ def test_usage_is_told_every_15_s_of_input_and_at_the_close() -> None:
     async def test(session: Talk) -> None:
         await session.started()
         await session.say(bytes(48_000 * 22))
-        await asyncio.sleep(100)  # no input: the session clock stands still
+        await asyncio.sleep(20)  # no input: the session clock stands still
         await session.say(bytes(48_000 * 30 + 24_000))
         await session.end()
 
@@ -256,7 +256,7 @@ def test_usage_is_told_every_15_s_of_input_and_at_the_close() -> None:
     assert closed.usage.seconds == 52.0
 
 
-@pytest.mark.parametrize(("lifetime_s", "told_s"), [(10.0, 5.0), (120.0, 60.0), (300.0, 240.0), (1.0, 0.5)])
+@pytest.mark.parametrize(("lifetime_s", "told_s"), [(10.0, 5.0), (120.0, 60.0), (130.0, 70.0), (1.0, 0.5)])
 def test_a_session_is_told_of_its_end(lifetime_s: float, told_s: float) -> None:
     times: list[float] = []
 

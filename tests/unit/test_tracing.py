@@ -36,17 +36,18 @@ def test_a_unit_has_the_same_ids_wherever_it_is_asked_for() -> None:
 
 @pytest.mark.parametrize("ratio", [0.01, 0.3])
 def test_as_many_are_sampled_as_was_set(ratio: float) -> None:
-    it = tracing(ratio)
+    it, another = tracing(ratio), tracing(ratio)
     sampled = [it.sampled("live_a", unit) for unit in range(UNITS)]
     spread = 4 * (UNITS * ratio * (1 - ratio)) ** 0.5
     assert abs(sum(map(bool, sampled)) - UNITS * ratio) < spread
-    assert sampled == [tracing(ratio).sampled("live_a", unit) for unit in range(UNITS)]
+    assert sampled == [another.sampled("live_a", unit) for unit in range(UNITS)]
     assert all(trace in ("", Ids.of("live_a", unit).traceparent) for unit, trace in enumerate(sampled))
 
 
 def test_none_and_all_are_just_that() -> None:
-    assert not any(tracing(0.0).sampled("live_a", unit) for unit in range(UNITS))
-    assert all(tracing(1.0).sampled("live_a", unit) for unit in range(UNITS))
+    none, every = tracing(0.0), tracing(1.0)
+    assert not any(none.sampled("live_a", unit) for unit in range(UNITS))
+    assert all(every.sampled("live_a", unit) for unit in range(UNITS))
 
 
 def test_late_units_are_traced_within_a_limit() -> None:

@@ -10,9 +10,7 @@ from duologue.stage.headroom import HIGH, WINDOW_UNITS
 from duologue_api.placement import Candidate, Roster
 
 SAMPLES = 1024
-SPREAD_UNITS = 25
-"""What the slowest answers take longer than nearly all shows over so many units."""
-NEARLY_NONE = 0.99
+NEARLY_ALL = 0.99
 """The share of answers that are to be in time."""
 SMOOTH = 0.2
 """Weight of the newest measurement: heartbeats that it is taken from are up to 250 ms old."""
@@ -82,8 +80,9 @@ class Admission:
     def measure(self) -> None:
         """To be called every 250 ms or so: how much longer answers take than the stages say, and how much longer the
         slowest of them."""
-        for model in self._answers:
-            recent = self._recent(model, WINDOW_UNITS)
+        for model, answers in self._answers.items():
+            since = self._clock() - WINDOW_UNITS * self._unit_s[model]
+            recent = sorted(waited_s for at, waited_s in answers if at >= since)
             if not recent:
                 continue
             workers = [self._roster.candidates(stage, model) for stage in STAGES]
@@ -92,16 +91,10 @@ class Admission:
             # What the stages don't explain is no more than a stall of the machine once it is this long.
             bounded_s = max(self._least_s[model], min(measured_s, self._deadline_s[model] / 2))
             self._overhead_s[model] = _smoothed(self._overhead_s[model], bounded_s)
-            longer = self._recent(model, SPREAD_UNITS)
-            spread_s = _quantile(longer, NEARLY_NONE) - _quantile(longer, HIGH)
+            spread_s = _quantile(recent, NEARLY_ALL) - _quantile(recent, HIGH)
             self._spread_s[model] = _smoothed(
                 self._spread_s[model], min(spread_s, self._deadline_s[model] / 4)
             )
-
-    def _recent(self, model: str, units: int) -> list[float]:
-        """How long the answers of the last `units` units took, sorted."""
-        since = self._clock() - units * self._unit_s[model]
-        return sorted(waited_s for at, waited_s in self._answers[model] if at >= since)
 
     # -- rules
 

@@ -27,10 +27,12 @@ class Meter:
         self._heard_at: float | None = None
         self._units = self._spoken = 0
         """Answered so far; the last one spoken, and one."""
+        self._told_shed = 0
         # Looking a metric up by its labels costs more than counting.
         self._in = telemetry.UNITS_IN.labels(self._model)
         self._out = telemetry.UNITS_OUT.labels(self._model)
         self._out_spoken = telemetry.UNITS_SPOKEN.labels(self._model)
+        self._shed = telemetry.UNITS_SHED.labels(self._model)
         self._late = telemetry.UNITS_LATE.labels(self._model)
         self._answer = telemetry.ANSWER_SECONDS.labels(self._model)
         self._backlog = telemetry.BACKLOG_SECONDS.labels(self._model)
@@ -71,8 +73,14 @@ class Meter:
                 asked = m.Trace(m.WIRE, self._sid, place.epoch, envelope.unit, trace)
                 self._tell(place.address, asked)
 
-    def sample(self, backlog_s: float) -> None:
-        """To be called every second."""
+    def shed(self, units: int) -> None:
+        """So many were replaced by silence up to now."""
+        self._shed.inc(units - self._told_shed)
+        self._told_shed = units
+
+    def sample(self, backlog_s: float, shed: int) -> None:
+        """To be called every second; `shed` as above."""
+        self.shed(shed)
         self._backlog.observe(backlog_s)
         self._silence.observe((self._units - self._spoken) * self._unit_s)
 

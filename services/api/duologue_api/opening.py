@@ -61,6 +61,8 @@ class Opening:
         self._transport, self._roster, self._clock = transport, roster, clock
         self._admission = admission
         self._epochs = 0
+        self._picked: dict[str, float] = {}
+        """When the worker of a stage was picked; those that did not take it left out."""
         self._refused: set[str] = set()
         """Workers that did not take it, and of these those that did not answer."""
         self._absent: set[str] = set()
@@ -88,7 +90,8 @@ class Opening:
         for stage, place in self.places.items():
             if stage != ROOT:
                 self._give_up(place)
-                self._roster.freed(place.address)
+                if stage in self._picked:
+                    self._roster.freed(place.address)
 
     def _give_up(self, place: Place) -> None:
         close = m.Close(m.WIRE, self._sid, [place.epoch])
@@ -103,6 +106,7 @@ class Opening:
             if address is None:
                 raise Refused(*self._why_none(stage))
             self._epochs += 1
+            self._picked[stage] = self._clock()
             self.places[stage] = Place(address, (self._root.epoch[0], self._epochs))
 
     def _chosen(self, without: str = "") -> dict[str, str]:
@@ -122,6 +126,7 @@ class Opening:
             address = self.places[stage].address
             log.info("claim not taken", sid=self._sid, worker=address, why=str(why))
             self._refused.add(address)
+            self._roster.refused(address, self._picked.pop(stage))
             if isinstance(why, _Absent):
                 self._absent.add(address)
             if not self._admission.has_room(stage, self._model, self._chosen(without=stage), self._refused):

@@ -165,6 +165,11 @@ class Roster:
         if seen := self._seen.get(address):
             seen.claimed -= 1
 
+    def refused(self, address: str, since: float) -> None:
+        """The worker did not take the session for which it was picked at `since`: no heartbeat ever counted it."""
+        if (seen := self._seen.get(address)) and seen.at <= since:
+            seen.claimed -= 1
+
     def lacking(self, model: str) -> list[str]:
         """Stages of which no live worker serves the model."""
         return [stage for stage in STAGES if not self.candidates(stage, model)]

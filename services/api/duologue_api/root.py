@@ -71,7 +71,7 @@ class Root:
         self._config, self._start_event = config, event_id
         self._began = house.clock()
         self._manifest = house.manifest(config.model)
-        self._options = house.options(config.model)
+        self._options = house.options(config)
         # Draws take a seed modulo 2**64, and messages hold no larger one.
         self._seed = seed_of(self.sid) if house.limits.seed is None else house.limits.seed % 2**64
         heard = spoken = format_of(config.format.type, config.format.rate)
@@ -195,7 +195,7 @@ class Root:
     def sample(self) -> None:
         """To be called every second, for what is measured of the session's state."""
         if self.state in (State.ACTIVE, State.SUSPENDED):
-            self._meter.sample(self._intake.backlog_s)
+            self._meter.sample(self._intake.backlog_s, self._intake.shed)
 
     @guarded
     def on_failed(self, failed: m.Failed) -> None:
@@ -355,7 +355,7 @@ class Root:
             model = self._config.model
             telemetry.SESSIONS.labels(model).dec()
             telemetry.CLOSED.labels(model, reason).inc()
-            telemetry.UNITS_SHED.labels(model).inc(self._intake.shed)
+            self._meter.shed(self._intake.shed)
             counts = {"units_in": self._intake.units, "units_out": self.units_out, "shed": self._intake.shed}
             log.info("session ended", sid=self.sid, reason=reason, **counts)
             self._chronicle("closed", reason=reason, **counts)

@@ -69,12 +69,16 @@ class Teller:
             f"Input runs more than {backlog_s:g} s ahead of the model; the oldest of it is replaced by silence until "
             "the model has caught up. Send audio at the pace at which it is recorded."
         )
-        self._client.send(events.error("input_backlog", message))
+        # Some clients take any error before session.started for a refusal.
+        self._answer(events.error("input_backlog", message))
 
     # -- units
 
     def unit(self, unit: int, text: str, heard: Sequence[Heard], pcm: bytes | None) -> None:
-        """Output unit `unit`: int16 at the model's rate, `None` for silence."""
+        """Output unit `unit`: int16 at the model's rate, `None` for silence.  Raises `ValueError` for another length
+        than a unit's, which would shift all that follows."""
+        if pcm is not None and len(pcm) != len(self._silence):
+            raise ValueError(f"an output unit of {len(pcm)} bytes instead of {len(self._silence)}")
         for piece in heard:
             start_ms, end_ms = self._span(piece.first, piece.end)
             self._client.send(events.InputTranscriptDelta(delta=piece.text, start_ms=start_ms, end_ms=end_ms))

@@ -1,42 +1,45 @@
-"""How many words of a text were recognised."""
+"""What was said, compared word by word: for recognisers, which spell as they like."""
 
 import re
 from collections.abc import Sequence
 
-TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
-UNITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", *TEENS]
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_UNDER_20 = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
+).split()
+_TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_SAME = {"okay": "ok", "mister": "mr", "doctor": "dr", "%": "percent", "+": "plus", "=": "equals"}
 
 
 def words(text: str) -> list[str]:
-    """Lower case, without punctuation; numbers up to 9999 spelled out, longer ones digit by digit."""
-    text = re.sub(r"[’`]", "'", text.lower())
-    text = re.sub(r"\d+", lambda found: f" {spelled(found[0])} ", text)
-    return [word.strip("'") for word in re.findall(r"[a-z']+", text) if word.strip("'")]
+    """Lower case, without punctuation, numbers up to 999,999 as words, times as their numbers."""
+    text = re.sub(r"(?<=\d),(?=\d{3})", "", text.lower().replace("’", "'"))
+    found: list[str] = []
+    for each in re.findall(r"\d+|[^\W\d_]+(?:'[^\W\d_]+)*|[%+=]", text):
+        found += number(int(each)) if each.isdigit() else [_SAME.get(each, each)]
+    return found
 
 
-def spelled(digits: str) -> str:
-    number = int(digits)
-    if len(digits) > 4 or (digits[0] == "0" and len(digits) > 1):
-        return " ".join(UNITS[int(digit)] for digit in digits)
-    if number < 20:
-        return UNITS[number]
-    if number < 100:
-        return f"{TENS[number // 10 - 2]} {UNITS[number % 10] if number % 10 else ''}"
-    for size, name in ((1000, "thousand"), (100, "hundred")):
-        if number >= size:
-            rest = f" {spelled(str(number % size))}" if number % size else ""
-            return f"{UNITS[number // size]} {name}{rest}"
-    raise AssertionError(digits)
+def number(n: int) -> list[str]:
+    """As it is read out; digit by digit from a million on."""
+    if n < 20:
+        return [_UNDER_20[n]]
+    if n < 100:
+        return [_TENS[n // 10], *(number(n % 10) if n % 10 else [])]
+    for size, name in ((1000, "hundred"), (1_000_000, "thousand")):
+        if n < size:
+            unit = size // 10 if size == 1000 else 1000
+            return [*number(n // unit), name, *(number(n % unit) if n % unit else [])]
+    return [_UNDER_20[int(digit)] for digit in str(n)]
 
 
-def word_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> int:
-    """Substitutions, deletions and insertions: Levenshtein's distance in words."""
-    row = list(range(len(hypothesis) + 1))
-    for i, said in enumerate(reference, 1):
-        before, row[0] = row[0], i
-        for j, found in enumerate(hypothesis, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (said != found))
+def word_errors(said: Sequence[str], heard: Sequence[str]) -> int:
+    """Words inserted, left out or taken for others: Levenshtein's distance."""
+    row = list(range(len(heard) + 1))
+    for i, word in enumerate(said, start=1):
+        corner, row[0] = row[0], i
+        for j, other in enumerate(heard, start=1):
+            corner, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, corner + (word != other))
     return row[-1]
 
 
