@@ -54,4 +54,6 @@ def follows(shown: Sequence[str], final: Sequence[str]) -> int:
         before, row[0] = row[0], i
         for j, b in enumerate(final, 1):
             before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (plain(a) != plain(b)))
-    return min(range(len(row)), key=lambda end: (row[end], abs(end - len(shown))))
+    last = plain(shown[-1]) if shown else ""
+    ends_alike = [end > 0 and plain(final[end - 1]) == last for end in range(len(row))]
+    return min(range(len(row)), key=lambda end: (row[end], not ends_alike[end], abs(end - len(shown))))
