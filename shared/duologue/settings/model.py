@@ -95,6 +95,8 @@ class Settings(BaseSettings):
         ),
     ] = None
     """Address of the NATS server."""
+    browser: Annotated[bool, Use("up")] = True
+    """Open the talk page in the browser, on a desktop."""
     announce: Annotated[bool, Use("api worker tap")] = True
     """Print one line of JSON on standard output when ready."""
 
