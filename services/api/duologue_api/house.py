@@ -8,6 +8,7 @@ from duologue.bus.transport import Transport
 from duologue.models import Manifest
 from duologue.tracing import Tracing
 from duologue_api.admission import Admission
+from duologue_api.live.config import SessionConfig
 from duologue_api.placement import Roster
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class House(Protocol):
 
     def manifest(self, model: str) -> Manifest: ...
 
-    def options(self, model: str) -> dict[str, Any]: ...
+    def options(self, config: SessionConfig) -> dict[str, Any]:
+        """What a session's stages are opened with."""
+        ...
 
     def forget(self, root: "Root") -> None: ...

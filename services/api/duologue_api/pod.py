@@ -17,6 +17,7 @@ from duologue.models import Manifest
 from duologue.tracing import UNTRACED, Tracing
 from duologue_api.admission import Admission
 from duologue_api.house import Limits
+from duologue_api.live.config import SessionConfig
 from duologue_api.placement import PROBE_S, Roster
 from duologue_api.port import Client, Crowded, Draining, ModelStatus
 from duologue_api.root import Root
@@ -172,8 +173,9 @@ class Pod:
     def manifest(self, model: str) -> Manifest:
         return self._manifests[model]
 
-    def options(self, model: str) -> dict[str, Any]:
-        return self._options[model]
+    def options(self, config: SessionConfig) -> dict[str, Any]:
+        prompt = self._manifests[config.model].prompt(config.instructions, config.messages, config.voice)
+        return {**self._options[config.model], **prompt}
 
     def forget(self, root: Root) -> None:
         if self.roots.pop(root.sid, None) and not self.roots:

@@ -71,7 +71,7 @@ class Root:
         self._config, self._start_event = config, event_id
         self._began = house.clock()
         self._manifest = house.manifest(config.model)
-        self._options = house.options(config.model)
+        self._options = house.options(config)
         # Draws take a seed modulo 2**64, and messages hold no larger one.
         self._seed = seed_of(self.sid) if house.limits.seed is None else house.limits.seed % 2**64
         heard = spoken = format_of(config.format.type, config.format.rate)

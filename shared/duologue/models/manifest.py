@@ -1,6 +1,6 @@
 """What a model declares about itself, without torch (DESIGN §8)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -48,6 +48,15 @@ CHAIN = (
 """The edges that every model has."""
 
 
+Message = tuple[str, str]
+"""A message of a session's `input`: role (`developer`, `user` or `assistant`) and text."""
+
+
+def no_prompt(instructions: str | None, messages: Sequence[Message], voice: str) -> Mapping[str, Any]:
+    """Of a model that is told nothing."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """A model's declaration.  The callables are the model's pure functions."""
@@ -67,6 +76,9 @@ class Manifest:
     boundaries: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]
     """(src, dst, arrays of a body, empty for a marker) → the arrays as they are written at a stage boundary,
     under the names of the recorded values, to be stacked along a new first axis of units."""
+    prompt: Callable[[str | None, Sequence[Message], str], Mapping[str, Any]] = no_prompt
+    """(instructions, earlier messages, voice), of which `duologue_api.live.config` bounds the bytes → options of that
+    session's `Start`, beyond `session_options`: what the model makes of them."""
     voices: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
     """Features of the Live protocol that the model has not; clients are told of `INSTRUCTIONS` and `HISTORY` by `info`

@@ -11,17 +11,19 @@
 A body without arrays says that there is nothing new in the unit.  Texts are UTF-8 as uint8 [bytes].
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from duologue.models.manifest import CHAIN, BadOption, Edge, Manifest
+from duologue.models.manifest import CHAIN, BadOption, Edge, Manifest, Message
 
 UNIT_SAMPLES, INPUT_RATE, OUTPUT_RATE = 1280, 16_000, 24_000
 """A unit is 80 ms."""
 FEEDBACK_UNITS = 2
 """The llm hears what the codec said so many units later."""
+CONTEXT_CHARACTERS = 32_768
+"""Of the conversation that an answer is made from; some 8000 tokens.  Instructions come on top."""
 
 
 def session_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,16 +34,27 @@ def session_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def worker_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """`inline`: work that otherwise has threads of its own is done within the step, for tests and virtual time.  Raises
-    `BadOption`."""
-    options = {"inline": False}
+    """`inline`: work that otherwise has threads of its own is done within the step, for tests and virtual time.
+    `recogniser`: a folder with another Moonshine model, `vad`: Silero's ONNX file, instead of those of the packages.
+    Raises `BadOption`."""
+    options: dict[str, Any] = {"inline": False, "recogniser": "", "vad": ""}
     for name, value in given.items():
         if name not in options:
             raise BadOption(f"the pocket model has no worker option {name!r}")
-        if str(value).lower() not in ("true", "false"):
-            raise BadOption(f"{name} must be true or false, not {value!r}")
-        options[name] = str(value).lower() == "true"
+        if isinstance(options[name], bool):
+            if str(value).lower() not in ("true", "false"):
+                raise BadOption(f"{name} must be true or false, not {value!r}")
+            value = str(value).lower() == "true"
+        elif not isinstance(value, str):
+            raise BadOption(f"{name} must be a path, not {value!r}")
+        options[name] = value
     return options
+
+
+def prompt(instructions: str | None, messages: Sequence[Message], voice: str) -> dict[str, Any]:
+    """Options of a session's start beside `session_options`: `instructions`, `messages` and `voice`, those there are."""
+    given = {"instructions": instructions, "messages": [list(each) for each in messages], "voice": voice}
+    return {name: value for name, value in given.items() if value}
 
 
 def _edges(options: Mapping[str, Any]) -> tuple[Edge, ...]:
@@ -66,6 +79,7 @@ MANIFEST = Manifest(
     worker_options=worker_options,
     edges=_edges,
     boundaries=_boundaries,
+    prompt=prompt,
     voices=("heart",),
     unsupported=("appended text", "delegation", "tools"),
 )

@@ -86,6 +86,11 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     safety_identifier: str | None
     notices: tuple[Notice, ...]
 
+    @property
+    def messages(self) -> list[tuple[str, str]]:
+        """`input` as (role, text), oldest first."""
+        return [(message["role"], message["content"][0]["text"]) for message in self.input]
+
     def resource(self, session_id: str, expires_at: int) -> SessionResource:
         """The session as events show it; `expires_at` in Unix seconds."""
         return SessionResource(

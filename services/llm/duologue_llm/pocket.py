@@ -1,0 +1,161 @@
+"""The pocket model's llm: listens, thinks, speaks, lets itself be interrupted.  What it says comes from an answerer."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from duologue.bus.messages import AnyBody, Condition, Features, Malformed, Speech, Start
+from duologue.models.pocket import CONTEXT_CHARACTERS
+from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
+from duologue_llm import pocket_duplex as duplex
+from duologue_llm.answers import Answerer, Part, Question
+from duologue_llm.answers.choice import choose
+from duologue_llm.pocket_duplex import MOST_CHARACTERS, RESUME_UNITS, Decision, Do, Heard, State, Told
+from duologue_llm.pocket_phrases import greets_first
+from duologue_llm.pocket_turns import newest
+
+QUANTUM = 256
+"""Units of history between two yields of an opening; one takes some 20 us."""
+SESSION_BYTES = 1 << 20
+"""The context, its copy in a question, and what the thread of an answer needs."""
+
+
+class Llm:
+    def __init__(self, answerer: Answerer) -> None:
+        self._answerer = answerer
+
+    def open(self, start: Start, history: History) -> Iterator[State | None]:
+        """Records of the history are followed; a unit without an input is taken for one in which nothing happened.  It may
+        begin before `start.context_start`, in units that were decided under an older one.  Raises `SessionError`."""
+        known = (_decision(unit) for unit in history.units)
+        older = next((decision.context_start for decision in known if decision), start.context_start)
+        state = _fresh(start, min(older, start.context_start))
+        for done, unit in enumerate(history.units, start=1):
+            self._step(state, unit)
+            if done % QUANTUM == 0:
+                yield None
+        duplex.forget(state, start.context_start)
+        state.next = start.begin
+        yield state
+
+    def step(self, batch: Sequence[tuple[State, Unit]]) -> Sequence[Result | SessionError]:
+        results: list[Result | SessionError] = []
+        for state, unit in batch:
+            try:
+                results.append(self._step(state, unit))
+            except SessionError as error:
+                results.append(error)
+        return results
+
+    def horizon(self, state: State) -> int:
+        return max(0, min(state.context_start, state.next - RESUME_UNITS))
+
+    def close(self, state: State) -> None:
+        state.cancel()
+
+    def footprint(self) -> Footprint:
+        return Footprint(0, SESSION_BYTES)
+
+    def _step(self, state: State, unit: Unit) -> Result:
+        number, heard, known = unit.number, _heard(unit), _decision(unit)
+        duplex.hear(state, number, heard)
+        do = known.do if known else duplex.react(state, number, heard)
+        duplex.take(state, number, heard, do)
+        duplex.forget(state, known.context_start if known else duplex.context(state))
+        decision = known or self._gain(state, number, do)
+        told = duplex.say(state, number, decision)
+        state.next = number + 1
+        record = [int(decision.do), decision.text, decision.context_start]
+        return Result({"talker": _condition(told)}, record, "", state.used)
+
+    def _gain(self, state: State, unit: int, do: Do) -> Decision:
+        """With what has become known of the answer, where it may be said."""
+        answer = state.open
+        if answer is None or not duplex.wants_text(state, unit):
+            return Decision(do, "", state.context_start)
+        if state.job is None:
+            state.job = self._answerer.ask(_question(state, answer.unit, answer.text))
+        part = state.job.poll()
+        room = MOST_CHARACTERS - len(answer.text)
+        if len(part.text) > room:
+            state.cancel()
+            part = Part(part.text[:room], True)
+        return Decision(do | Do.END if part.last else do, part.text, state.context_start)
+
+
+def _fresh(start: Start, context_start: int) -> State:
+    options = start.options
+    messages = [(str(role), str(text)) for role, text in options.get("messages", ())]
+    instructions = options.get("instructions")
+    asked = bool(messages) and messages[-1][0] == "user"
+    return State(
+        seed=start.seed,
+        instructions=instructions,
+        before=[] if context_start else newest(messages, CONTEXT_CHARACTERS // 2),
+        speaks_first=asked or (not messages and greets_first(instructions)),
+        budget=CONTEXT_CHARACTERS,
+        next=start.begin,
+        context_start=context_start,
+    )
+
+
+def _question(state: State, unit: int, begun: str) -> Question:
+    """`begun`: what the state knows of the answer, where somebody else was thinking of it."""
+    *earlier, last = state.exchanges
+    messages = [
+        *state.before,
+        *(message for each in earlier for message in each.messages),
+        ("user", last.user),
+    ]
+    return Question(tuple(messages), state.instructions, begun, state.seed, unit)
+
+
+def _condition(told: Told) -> Condition:
+    arrays: dict[str, Any] = {}
+    if told.stop:
+        arrays["stop"] = np.array(1, np.uint8)
+    if told.text:
+        arrays["text"] = np.frombuffer(told.text.encode(), np.uint8)
+    if told.end:
+        arrays["end"] = np.array(1, np.uint8)
+    return Condition.of(arrays) if arrays else Condition()
+
+
+def _heard(unit: Unit) -> Heard:
+    features = _arrays(unit.inputs.get("encoder", Features()))
+    feedback = _arrays(unit.inputs.get("codec", Speech()))
+    return Heard(
+        speech=bool(features.get("speech", False)),
+        turn=_text(features),
+        began=int(features["span"][0]) if "span" in features else unit.number,
+        left=int(feedback.get("left", 0)),
+        said=_text(feedback),
+    )
+
+
+def _arrays(body: AnyBody) -> Mapping[str, Any]:
+    try:
+        return body.arrays()
+    except Malformed as error:
+        raise SessionError(str(error)) from error
+
+
+def _text(arrays: Mapping[str, Any]) -> str:
+    """What is no UTF-8 is left out."""
+    return bytes(arrays["text"]).decode(errors="ignore") if "text" in arrays else ""
+
+
+def _decision(unit: Unit) -> Decision | None:
+    """The record of a unit, if it has one.  Raises `SessionError`."""
+    match unit.record:
+        case None:
+            return None
+        case [int(do), str(text), int(context_start)]:
+            return Decision(Do(do), text, context_start)
+    raise SessionError(f"the record of unit {unit.number} is none of the pocket model's llm")
+
+
+def load(options: Mapping[str, Any]) -> StageModel[State]:
+    """`options` as `worker_options` returns them, and `clock`, which tells the local time (an aware datetime)."""
+    return Llm(choose(options))
