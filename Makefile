@@ -9,10 +9,10 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 # An interrupted or failed set-up is begun anew.
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format docs bench clean
+.PHONY: help demo test check lint format docs bench screenshots clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 # exec: signals reach the server itself, and make ends when it has ended.
 demo: .venv/.embedded ## a spoken conversation on this machine: MODEL=parrot PORT=8700
@@ -40,6 +40,9 @@ docs: .venv/.ready ## the pages of docs/ that are made from the code
 
 bench: .venv/.ready ## benchmarks, one JSON line each: NAME=all
 	@$(BIN)/duologue bench $(or $(NAME),all) --json
+
+screenshots: .venv/.ready ## pictures of the talk page (needs Chromium): OUT=build/screenshots
+	@$(BIN)/python tests/screenshots.py $(or $(OUT),build/screenshots)
 
 clean: ## remove everything that make, the tests and the tools have made
 	@rm -rf .venv .venvs .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -17,6 +17,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 FLAGS = (
     "--headless",
     "--remote-debugging-port=0",
+    "--window-size=1280,900",
     "--no-first-run",
     "--no-proxy-server",
     "--disable-gpu",

@@ -2,7 +2,7 @@
 
 from duologue.bus.delivery import Emission
 from duologue.bus.endpoint import Endpoint
-from duologue.bus.messages import WIRE, Ack, Envelope, Epoch, Features, Inflow, Outflow, Tensor, Wiring
+from duologue.bus.messages import WIRE, Ack, Envelope, Epoch, Features, Heard, Inflow, Outflow, Tensor, Wiring
 
 WINDOW = 8
 SENDER, RECEIVER = "encoder.enc-1", "llm.llm-1"
@@ -43,7 +43,8 @@ class Post:
 def emission(unit: int, size: int = 0) -> Emission:
     """Unit `unit` with a body of `size` bytes; without one it is a marker."""
     tensors = {"x": Tensor("|u1", (size,), bytes(size))} if size else {}
-    return Emission(unit, Features(WIRE, tensors), {"encoder": unit}, f" u{unit}")
+    heard = (Heard(f" h{unit}", unit, unit + 1),)
+    return Emission(unit, Features(WIRE, tensors), {"encoder": unit}, f" u{unit}", heard=heard)
 
 
 def envelope(

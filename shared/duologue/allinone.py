@@ -2,18 +2,19 @@
 
 import asyncio
 import contextlib
+import http.client
 import json
 import signal
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from duologue.bus.server import EmbeddedServer
 from duologue.bus.transport import TransportError
 from duologue.processes import API_RANK, Deployment, UpSettings, specs
-from duologue.supervisor import DEATHS, DEATHS_S, GaveUp, Guard, Report, StartFailed, Supervisor
+from duologue.supervisor import DEATHS, DEATHS_S, Child, GaveUp, Guard, Report, StartFailed, Supervisor
 
 GRACE_S = 10.0
 NATS_LOOK_S, READY_LOOK_S = 0.1, 0.05
@@ -41,7 +42,7 @@ async def run(settings: UpSettings, report: Report, on_ready: Callable[[Deployme
             supervisor = Supervisor(specs(settings, nats_url), guard, report, grace_s=GRACE_S)
             if await _until(stop, _start(supervisor, settings.start_timeout_s)):
                 on_ready(Deployment(nats_url, nats.server.pid if nats else None, supervisor.children))
-                await _until(stop, _both(supervisor, nats))
+                await _until(stop, _first(supervisor.run(), *([nats.keep()] if nats is not None else [])))
         finally:
             await _end(supervisor, nats, hurry)
     return 1 if hurry.is_set() else 0
@@ -51,7 +52,13 @@ async def _start(supervisor: Supervisor, timeout_s: float) -> None:
     """Returns when sessions can start.  Raises `StartFailed`, `GaveUp`."""
     until = asyncio.get_running_loop().time() + timeout_s
     await supervisor.start(timeout_s)
-    for child in supervisor.children:
+    # A process that dies again and again is why the others are not ready.
+    await _first(supervisor.run(), _ready(supervisor.children, until))
+
+
+async def _ready(children: Sequence[Child], until: float) -> None:
+    """Returns when every API pod would start a session.  Raises `StartFailed`."""
+    for child in children:
         while child.spec.rank == API_RANK:
             why = await asyncio.to_thread(_not_ready, str((child.ready or {})["url"]))
             if not why:
@@ -73,8 +80,8 @@ def _not_ready(url: str) -> str:
     except urllib.error.HTTPError as error:
         with error:
             return error.read().decode(errors="replace")
-    except OSError as error:
-        return str(error)
+    except (OSError, http.client.HTTPException) as error:  # it ends just now
+        return str(error) or type(error).__name__
 
 
 class _Nats:
@@ -108,10 +115,9 @@ class _Nats:
                 raise GaveUp(str(error)) from None
 
 
-async def _both(supervisor: Supervisor, nats: _Nats | None) -> None:
-    tasks = {asyncio.create_task(supervisor.run())}
-    if nats is not None:
-        tasks.add(asyncio.create_task(nats.keep()))
+async def _first(*works: Coroutine[Any, Any, None]) -> None:
+    """Until one of them ends or raises; the others are cancelled."""
+    tasks = {asyncio.create_task(work) for work in works}
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:

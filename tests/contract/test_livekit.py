@@ -135,12 +135,14 @@ def test_it_starts_hears_speaks_and_closes_and_is_refused_where_there_is_no_plac
         "info",
         "info",
         "info",
+        "info",
         "session.usage.updated",
         "session.closed",
     ]
-    assert [event["code"] for event in events[1:4]] == [
+    assert [event["code"] for event in events[1:5]] == [
         "model_mapped",
         "voice_mapped",
+        "unsupported_instructions",
         "unsupported_delegation",
     ]
     assert events[0]["session"]["model"] == "parrot"

@@ -63,6 +63,12 @@ def test_the_highest_epoch_counts() -> None:
     assert kept.records() == [{"unit": 0, "llm": 5}]
 
 
+def test_transcripts_stand_in_the_records() -> None:
+    kept = Boundaries(PARROT)
+    kept.take(envelope(0, text=" a", heard=(m.Heard(" b", 0, 1), m.Heard(" c", 1, 2))))
+    assert kept.records() == [{"unit": 0, "text": " a", "heard": [[" b", 0, 1], [" c", 1, 2]]}]
+
+
 def test_a_unit_sent_again_takes_no_more_room() -> None:
     kept = Boundaries(PARROT)
     for _ in range(3):

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import sys
+import webbrowser
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import MISSING, dataclass, field, replace
@@ -20,7 +21,7 @@ from duologue import allinone
 from duologue.audio.formats import PCM_16K, PCM_24K, PCMA, PCMU
 from duologue.audio.wav import read_wav, write_wav
 from duologue.bus import subjects
-from duologue.cli import main, talk
+from duologue.cli import browser, main, talk
 from duologue.cli.app import app
 from duologue.cli.failure import Failure
 from duologue.cli.options import parse_options, parse_workers, read_keys
@@ -503,9 +504,72 @@ def test_up_tells_what_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
     assert main(["--log-level", "debug", "up"]) == 0
     shown = capsys.readouterr().out
-    assert "http://127.0.0.1:8701" in shown
+    assert "Talk     http://127.0.0.1:8701/ in a browser" in shown
     assert "DUO_NATS=nats://here duologue top" in shown
     assert asked[1].env == {"DUO_LOG_LEVEL": "debug", "DUO_LOG_FORMAT": "text"}
+
+
+@pytest.mark.parametrize(
+    ("platform", "environ", "terminal", "opens"),
+    [
+        ("linux", {"DISPLAY": ":0"}, True, True),
+        ("linux", {"WAYLAND_DISPLAY": "wayland-0"}, True, True),
+        ("darwin", {}, True, True),
+        ("linux", {}, True, False),
+        ("linux", {"DISPLAY": ""}, True, False),
+        ("linux", {"DISPLAY": ":0"}, False, False),
+        ("darwin", {"CI": "true"}, True, False),
+        ("linux", {"DISPLAY": "localhost:10.0", "SSH_CONNECTION": "a 1 b 22"}, True, False),
+    ],
+)
+def test_where_a_browser_would_be_seen(
+    platform: str, environ: dict[str, str], terminal: bool, opens: bool
+) -> None:
+    assert browser.desktop(platform, environ, terminal=terminal) is opens
+
+
+@pytest.mark.parametrize(
+    ("arguments", "opens"), [([], True), (["--no-browser"], False), (["--json"], False)], ids=str
+)
+def test_up_opens_the_page(arguments: list[str], opens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(settings: UpSettings, report: Any, on_ready: Any) -> int:
+        [child] = [Child(spec, Guard(), report) for spec in specs(settings, "nats://here") if spec.rank == 0]
+        child.ready = {"ready": True, "address": "api.x", "url": "http://127.0.0.1:8701"}
+        on_ready(Deployment("nats://here", 11, [child]))
+        return 0
+
+    shown: list[str] = []
+    monkeypatch.setattr(allinone, "run", run)
+    monkeypatch.setattr("duologue.cli.up.desktop", lambda *_, **__: True)
+    monkeypatch.setattr("duologue.cli.up.show", shown.append)
+    assert main(["up", *arguments]) == 0
+    assert shown == (["http://127.0.0.1:8701/"] if opens else [])
+
+
+def test_a_browser_that_draws_into_the_terminal_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    class Window(webbrowser.BackgroundBrowser):
+        def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:
+            opened.append(url)
+            return True
+
+    def text(url: str) -> bool:
+        raise AssertionError(url)
+
+    monkeypatch.setattr(webbrowser, "get", lambda: Window("firefox"))
+    browser._show("http://here/")
+    lynx = webbrowser.GenericBrowser("lynx")
+    monkeypatch.setattr(lynx, "open", text)
+    monkeypatch.setattr(webbrowser, "get", lambda: lynx)
+    browser._show("http://here/")
+
+    def none() -> webbrowser.BaseBrowser:
+        raise webbrowser.Error("could not locate runnable browser")
+
+    monkeypatch.setattr(webbrowser, "get", none)
+    browser._show("http://here/")
+    assert opened == ["http://here/"]
 
 
 def test_up_fails_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -631,7 +695,7 @@ RESULT = TalkResult(
         TranscriptDelta({"type": "t"}, " u0", 0, 80, False),
         TranscriptDelta({"type": "t"}, " u1", 80, 160, False),
     ),
-    heard=(),
+    heard=(TranscriptDelta({"type": "t"}, " hi", 0, 80, True),),
     first_audio_s=0.12345,
     first_audio_lag_s=0.05,
     units_in=2,
@@ -710,6 +774,7 @@ def test_talk_prints_one_json_object(
             {"text": " u0", "start_ms": 0, "end_ms": 80},
             {"text": " u1", "start_ms": 80, "end_ms": 160},
         ],
+        "heard": [{"text": " hi", "start_ms": 0, "end_ms": 80}],
         "notices": [{"type": "error", "code": "input_backlog", "message": "dropped"}],
         "seconds": 0.2,
         "usage_seconds": 0.0,

@@ -220,12 +220,14 @@ def test_a_unit_goes_out_with_all_that_it_carries() -> None:
         SENT_BY,
         TO,
     )
-    assert (sent.body, sent.records, sent.text, sent.flags) == (
+    assert (sent.body, sent.records, sent.text, sent.flags, sent.heard) == (
         made.body,
         made.records,
         made.text,
         made.flags,
+        made.heard,
     )
+    assert sent.heard != ()
 
 
 def test_at_most_a_window_is_under_way() -> None:

@@ -61,8 +61,11 @@ def assert_discreet(lines: list[dict[str, Any]]) -> None:
 class Peer:
     """A client of the ASGI app, without a socket."""
 
-    def __init__(self, app: ASGIApp, key: str = KEY) -> None:
+    def __init__(self, app: ASGIApp, key: str = KEY, *, browser: bool = False) -> None:
         self._app = app
+        self._browser = browser
+        """Shows its key as a browser must: in a subprotocol."""
+        self.chosen: str | None = None
         self._inbox: asyncio.Queue[Message] = asyncio.Queue(1000)
         self._inbox.put_nowait({"type": "websocket.connect"})
         self._key = key
@@ -73,17 +76,26 @@ class Peer:
     async def send(self, message: Message) -> None:
         if message["type"] == "websocket.send":
             self.events.append(json.loads(message["text"]))
+        elif message["type"] == "websocket.accept":
+            self.chosen = message.get("subprotocol")
         elif message["type"] in ("websocket.close", "websocket.http.response.start"):
             self.closed.set()
         self.moved.set()
 
     async def serve(self) -> None:
+        protocols = ["openai-live", f"openai-insecure-api-key.{self._key}"] if self._browser else []
+        shown = (
+            ("sec-websocket-protocol", ", ".join(protocols))
+            if protocols
+            else ("authorization", f"Bearer {self._key}")
+        )
+        headers = [shown, ("host", "here")]
         scope: Scope = {
             "type": "websocket",
             "path": LIVE,
-            "headers": [(b"authorization", f"Bearer {self._key}".encode()), (b"host", b"here")],
+            "headers": [(name.encode(), value.encode()) for name, value in headers],
             "query_string": f"text={TEXT}".encode(),
-            "subprotocols": [],
+            "subprotocols": protocols,
             "extensions": {"websocket.http.response": {}},
         }
         await self._app(scope, self._inbox.get, self.send)
@@ -108,10 +120,10 @@ class Peer:
 START = {"type": "session.start", "session": {"model": "parrot", "instructions": TEXT}, "event_id": TEXT}
 
 
-def converse(script: Callable[[InProcess, Peer], Any], key: str = KEY) -> None:
+def converse(script: Callable[[InProcess, Peer], Any], key: str = KEY, *, browser: bool = False) -> None:
     async def scenario() -> None:
         async with InProcess("parrot") as deployment:
-            peer = Peer(create_app(deployment.pod, keys=[KEY]), key)
+            peer = Peer(create_app(deployment.pod, keys=[KEY]), key, browser=browser)
             serving = asyncio.create_task(peer.serve())
             await script(deployment, peer)
             await peer.closed.wait()
@@ -178,6 +190,20 @@ def test_a_wrong_key(logged: Callable[[], list[dict[str, Any]]]) -> None:
         assert peer.events == []
 
     converse(script, WRONG_KEY)
+    assert_discreet(logged())
+
+
+def test_a_browsers_keys(logged: Callable[[], list[dict[str, Any]]]) -> None:
+    async def let_in(deployment: InProcess, peer: Peer) -> None:
+        await talk(deployment, peer)
+        assert peer.chosen == "openai-live", "the key is not echoed"
+
+    async def kept_out(deployment: InProcess, peer: Peer) -> None:
+        await peer.closed.wait()
+        assert (peer.events, peer.chosen) == ([], None)
+
+    converse(let_in, browser=True)
+    converse(kept_out, WRONG_KEY, browser=True)
     assert_discreet(logged())
 
 

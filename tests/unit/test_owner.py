@@ -157,9 +157,11 @@ def test_what_came_with_a_unit_goes_on_with_it() -> None:
         "flags": m.SHED,
         "trace": "00-t",
         "context_used": 0.1,
+        "heard": (m.Heard(" hi", 0, 1),),
     }
+    more = (m.Heard(" you", 1, 2),)
     give(owner, "encoder", 0, **brought)
-    owner.stepped(Result({"talker": m.Condition()}, [1, 2, 0], " b", 0.25), 0)
+    owner.stepped(Result({"talker": m.Condition()}, [1, 2, 0], " b", 0.25, more), 0)
     give(owner, "encoder", 1, **brought)
     owner.stepped(Result({"talker": m.Condition()}), 1)
     first, second = (sent for _, sent in post.units)
@@ -167,16 +169,19 @@ def test_what_came_with_a_unit_goes_on_with_it() -> None:
     assert (first.flags, first.trace, first.context_used) == (m.SHED, "00-t", 0.25)
     assert (second.unit, second.records, second.text) == (1, {"root": "shed"}, "a")
     assert (second.flags, second.trace, second.context_used) == (m.SHED, "00-t", 0.1)
+    assert (first.heard, second.heard) == ((m.Heard(" hi", 0, 1), *more), (m.Heard(" hi", 0, 1),))
     assert (owner.unit, owner.endpoint.horizon) == (2, 1)
 
 
-def test_only_the_main_edge_carries_records_and_text() -> None:
+def test_only_the_main_edge_carries_records_and_transcripts() -> None:
     owner, _, post, _ = owned("talker", loop=True)
-    give(owner, "llm", 0, records={"llm": [0, 0, 0]}, text="a")
+    heard = (m.Heard(" hi", 0, 1),)
+    give(owner, "llm", 0, records={"llm": [0, 0, 0]}, text="a", heard=heard)
     owner.stepped(Result({"codec": m.Codes(), "llm": m.Codes()}, 0.5), 0)
     by_edge = {sent.dst: sent for _, sent in post.units}
     assert (by_edge["codec"].records, by_edge["codec"].text) == ({"llm": [0, 0, 0], "talker": 0.5}, "a")
     assert (by_edge["llm"].records, by_edge["llm"].text) == ({}, "")
+    assert (by_edge["codec"].heard, by_edge["llm"].heard) == (heard, ())
 
 
 def test_a_result_without_a_body_for_a_destination_is_an_error() -> None:

@@ -19,7 +19,6 @@ SEND_BUFFER_BYTES = 64 * 1024
 before anyone noticed that the reader is slow."""
 STUCK_MS = 60_000
 """A peer that takes no byte for so long is dropped by the kernel, since only it can drop what it holds."""
-WS_PROTOCOL = "websockets-sansio" if "websockets-sansio" in uvicorn.config.WS_PROTOCOLS else "websockets"
 
 
 class Server(uvicorn.Server):
@@ -49,7 +48,7 @@ def make_server(app: ASGIApp, host: str, port: int) -> Server:
     config = uvicorn.Config(
         app,
         loop="auto",  # uvloop, where there is one
-        ws=WS_PROTOCOL,
+        ws="websockets-sansio",
         ws_max_size=WS_MAX_BYTES,
         ws_ping_interval=PING_S,
         ws_ping_timeout=PING_S,

@@ -13,9 +13,9 @@ from duologue.stage.model import SessionError
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
-PHONEME = 1280
-"""Samples of a phoneme, about: hibari's speech without the silence around it, by least squares over 20 sentences."""
-BYTE = 1500
+PHONEME = 1170
+"""Samples of a phoneme, on average over 20 sentences: hibari's speech without the silence around it."""
+BYTE = 1250
 """Samples of a byte of text, about."""
 SENTENCE_PAUSE, CLAUSE_PAUSE, WORD_PAUSE = 7200, 3600, 960
 """Samples of silence after a clause: 300 ms, 150 ms where the sentence goes on, 40 ms where no sign is."""

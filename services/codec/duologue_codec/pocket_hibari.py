@@ -10,7 +10,7 @@ Floats = npt.NDArray[np.float32]
 
 RATE = 24_000
 GAIN = 2.0
-"""hibari's peaks are at 0.25 to 0.4; with this its speech has about -21 dBFS."""
+"""hibari's peaks are at 0.25 to 0.4; with this its speech has about -20 dBFS."""
 PEAK = 0.95
 FRAME = RATE // 100
 """Samples over which loudness is judged."""

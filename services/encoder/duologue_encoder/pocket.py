@@ -19,15 +19,16 @@ from duologue.models.pocket import INPUT_RATE, UNIT_SAMPLES
 from duologue.stage.background import Background, Lane
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
 from duologue_encoder import pocket_moonshine, pocket_voice
-from duologue_encoder.pocket_hearing import Hearing, Job, Recognised, Turn
+from duologue_encoder.pocket_hearing import Hearing
+from duologue_encoder.pocket_turn import Job, Recognised, Said
 from duologue_encoder.pocket_voice import Ear, Voice
 
 SETTLE = -(-int(pocket_voice.SETTLE_S * INPUT_RATE) // UNIT_SAMPLES)
 """Units after which the network judges as if it had heard all that was before."""
-WAITING = 4
-"""Pieces of a session's work that may wait: given up ones count until their turn comes."""
 FIXED_BYTES, SESSION_BYTES = 250_000_000, 1_000_000
 """Measured with all weights loaded; the sound of the longest segment, and what Python adds."""
+
+SILENCE = np.zeros(UNIT_SAMPLES, np.int16)
 
 Pcm = npt.NDArray[np.int16]
 Recognise = Callable[[Pcm], str]
@@ -59,17 +60,18 @@ class Encoder:
     def open(self, start: Start, history: History) -> Iterator[State | None]:
         """Records of the history are followed, and nothing in it is recognised.  Units before those on whose records
         the state depends only settle the network; a missing input among the last ones is a `SessionError`."""
-        known = [record.since for unit in history.units if (record := _record(unit)) is not None]
-        first = max(known[-1:], default=history.units[0].number if history.units else start.begin)
-        state = State(self._background.lane(WAITING), Hearing(next=first))
-        for unit in history.units:
+        units = history.units
+        known = [record.since for unit in units if (record := _record(unit)) is not None]
+        first = known[-1] if known else units[0].number if units else start.begin
+        state = State(self._background.lane(1), Hearing(next=first))
+        for unit in units:
             if ROOT not in unit.inputs and unit.number >= start.begin - SETTLE:
                 raise SessionError(f"no input of unit {unit.number} to open from")
             p = self._heard(state.ear, _pcm(unit))
+            state.sound[unit.number] = _pcm(unit)
             if unit.number >= first:
                 self._fold(state, unit, p, None)
             yield None
-        state.hearing.next = start.begin
         yield state
 
     def step(self, batch: Sequence[tuple[State, Unit]]) -> Sequence[Result | SessionError]:
@@ -85,9 +87,11 @@ class Encoder:
         for row, windows in zip(rows, self._voice.hear(heard), strict=True):
             state, unit = batch[row]
             try:
+                state.sound[unit.number] = _pcm(unit)
                 came = _arrived(state) if unit.record is None else None
                 results[row] = self._fold(state, unit, float(np.mean(windows)), came)
-                self._ask(state)
+                if unit.record is None:
+                    self._ask(state)
             except SessionError as error:
                 results[row] = error
         return [results[row] for row in range(len(batch))]
@@ -109,27 +113,27 @@ class Encoder:
         hearing = state.hearing
         record = _record(unit)
         per_mille, came = (round(1000 * p), came) if record is None else (record.per_mille, record.came)
-        state.sound[unit.number] = _pcm(unit)
-        words, turn = hearing.step(
+        words, said = hearing.step(
             per_mille / 1000, came, lambda first, end: _quietest(state.sound, first, end)
         )
         for old in [number for number in state.sound if number < hearing.needs]:
             del state.sound[old]
         decided = [per_mille, hearing.since, *(came or ())]
-        return Result({"llm": _features(hearing.speech, turn)}, decided, heard=tuple(words))
+        return Result({"llm": _features(hearing.speech, said)}, decided, heard=tuple(words))
 
     def _ask(self, state: State) -> None:
         wanted = state.hearing.wanted
         if state.asked is not None and state.asked[0] != wanted:
-            state.asked[1].cancel()
+            state.lane.cancel()
             state.asked = None
         if wanted is not None and state.asked is None:
-            pcm = np.concatenate([state.sound[unit] for unit in range(wanted.first, wanted.end)])
+            units = range(wanted.first, wanted.end)
+            pcm = np.concatenate([state.sound.get(unit, SILENCE) for unit in units])
             state.asked = wanted, state.lane.submit(lambda: self._recognise(pcm))
 
 
 def _arrived(state: State) -> Recognised | None:
-    if state.asked is None or not state.asked[1].done():
+    if state.asked is None or state.asked[0] != state.hearing.wanted or not state.asked[1].done():
         return None
     (job, future), state.asked = state.asked, None
     if error := future.exception():
@@ -137,13 +141,13 @@ def _arrived(state: State) -> Recognised | None:
     return Recognised(job.first, job.end, future.result())
 
 
-def _features(speech: bool, turn: Turn | None) -> Features:
+def _features(speech: bool, said: Said | None) -> Features:
     arrays: dict[str, npt.NDArray[Any]] = {}
     if speech:
         arrays["speech"] = np.array(1, np.uint8)
-    if turn is not None and turn.text:
-        arrays["text"] = np.frombuffer(turn.text.encode(), np.uint8)
-        arrays["span"] = np.array([turn.first, turn.end], np.int64)
+    if said is not None and said.text:
+        arrays["text"] = np.frombuffer(said.text.encode(), np.uint8)
+        arrays["span"] = np.array([said.first, said.end], np.int64)
     return Features.of(arrays)
 
 
@@ -156,7 +160,7 @@ def _pcm(unit: Unit) -> Pcm:
     body = unit.inputs.get(ROOT)
     tensor = body.tensors.get("pcm") if body is not None else None
     if tensor is None:
-        return np.zeros(UNIT_SAMPLES, np.int16)
+        return SILENCE
     try:
         pcm = tensor.array()
     except Malformed as error:

@@ -4,7 +4,7 @@ The weights of the English tiny model come with the distribution `moonshine-voic
 imported, since that needs a sound system; nor its engine, since two ONNX graphs are all there is to it.
 """
 
-import itertools
+import re
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -25,6 +25,11 @@ LONGEST_LOOP = 8
 LOOPS = 3
 """A pattern of tokens that comes so many times in a row is a loop, where it has more than one token; of one token
 nearly twice as many are needed, since people do say "no no no"."""
+BELIEVED = -0.8
+"""Mean log probability of a token: recorded speech has -0.1, hardly ever less than -0.3, music and noise mostly less
+than -0.5."""
+INVENTED = frozenset(("you", "thank you for watching", "thanks for watching", "transcript emily beynon"))
+"""What it hears in noise, of which its training data (subtitles) are full, often with some confidence."""
 MIN_SAMPLES = RATE // 5
 """Shorter audio is filled up with silence; the graph needs some, and makes things up for clicks."""
 
@@ -106,41 +111,52 @@ class Moonshine:
         self._empty = np.zeros((1, shape[1], 0, shape[3]), np.float32)
 
     def recognise(self, pcm: Pcm) -> str:
-        """What is said in int16 [n] at 16 kHz."""
+        """What is said in int16 [n] at 16 kHz; nothing where the decoder itself does not believe it."""
+        text, confidence = self.hypothesis(pcm)
+        invented = " ".join(re.findall(r"[a-z']+", text.lower())) in INVENTED
+        return "" if invented or confidence < BELIEVED else text
+
+    def hypothesis(self, pcm: Pcm) -> tuple[str, float]:
+        """The text, and the mean natural logarithm of its tokens' probabilities, the end included."""
         wave = np.zeros((1, max(len(pcm), MIN_SAMPLES)), np.float32)
         wave[0, : len(pcm)] = pcm / np.float32(32768)
         mask = np.ones(wave.shape, np.int64)
         (hidden,) = self._encoder.run(None, {"input_values": wave, "attention_mask": mask})
         limit = max(4, int(len(pcm) / RATE * TOKENS_PER_S))
-        return self._text(self._decode(hidden, mask, limit))
+        tokens, confidence = self._decode(hidden, mask, limit)
+        return self._text(tokens), confidence
 
-    def _decode(self, hidden: Any, mask: Any, limit: int) -> list[int]:
+    def _decode(self, hidden: Any, mask: Any, limit: int) -> tuple[list[int], float]:
         """Greedy, by the merged graph: the first step makes the caches, of which the encoder's stay.  The mask is that
         of the samples; the graph takes every 384th of it."""
         caches = dict.fromkeys(self._caches, self._empty)
-        last, tokens = BEGIN, []
-        for step in itertools.count():
+        tokens: list[int] = []
+        logs: list[float] = []
+        while True:
             outputs = self._decoder.run(
                 None,
                 {
-                    "input_ids": np.array([[last]], np.int64),
+                    "input_ids": np.array([tokens[-1:] or [BEGIN]], np.int64),
                     "encoder_attention_mask": mask,
                     "encoder_hidden_states": hidden,
-                    "use_cache_branch": np.array([step > 0]),
+                    "use_cache_branch": np.array([bool(tokens)]),
                     **caches,
                 },
             )
-            last = int(np.argmax(outputs[0][0, -1]))
-            if last == END:
+            logits = outputs[0][0, -1]
+            best = int(np.argmax(logits))
+            logs.append(-float(np.log(np.sum(np.exp(logits - logits[best])))))
+            for name, index in zip(self._caches, self._presents, strict=True):
+                if not tokens or ".decoder." in name:
+                    caches[name] = outputs[index]
+            if best == END:
                 break
-            tokens.append(last)
+            tokens.append(best)
             kept = unlooped(tokens)
             if kept < len(tokens) or len(tokens) >= limit:
-                return tokens[:kept]
-            for name, index in zip(self._caches, self._presents, strict=True):
-                if step == 0 or ".decoder." in name:
-                    caches[name] = outputs[index]
-        return tokens
+                tokens = tokens[:kept]
+                break
+        return tokens, sum(logs) / len(logs)
 
     def _text(self, tokens: Sequence[int]) -> str:
         joined = b"".join(self._tokens[token] for token in tokens if token < len(self._tokens))

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 
-OPEN_ENDED = frozenset(
-    "a an and are as at because but by can could did do does for from how if in into is just like my of on or our "
-    "please say so than that the their then this to um uh very was were what when where which while who why will with "
-    "would your".split()
+NEVER_LAST = frozenset("a an and because but if into my of or our than the their to uh um your".split())
+"""No sentence ends with one of these, whatever stop the recogniser put after it."""
+SELDOM_LAST = frozenset(
+    "are as at by can could for from in is on please that was were what when where which while will with "
+    "would".split()
 )
-"""A sentence hardly ends with one of these, whatever stop the recogniser put after it."""
+"""Questions do, others hardly."""
 
 
 def words(text: str) -> list[str]:
@@ -26,9 +27,12 @@ def complete(text: str) -> bool | None:
     said = words(text)
     if not said:
         return None
-    if plain(said[-1]) in OPEN_ENDED or text.rstrip().endswith((",", "-", "–", "…", "...", ":", ";")):
+    last, text = plain(said[-1]), text.rstrip()
+    if last in NEVER_LAST or text.endswith((",", "-", "–", "…", "...", ":", ";")):
         return False
-    return True if text.rstrip().endswith((".", "!", "?")) else None
+    if text.endswith("?"):
+        return True
+    return True if text.endswith((".", "!")) and last not in SELDOM_LAST else None
 
 
 def agreed(one: Sequence[str], other: Sequence[str]) -> int:
@@ -50,4 +54,6 @@ def follows(shown: Sequence[str], final: Sequence[str]) -> int:
         before, row[0] = row[0], i
         for j, b in enumerate(final, 1):
             before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (plain(a) != plain(b)))
-    return min(range(len(row)), key=lambda end: (row[end], abs(end - len(shown))))
+    last = plain(shown[-1]) if shown else ""
+    ends_alike = [end > 0 and plain(final[end - 1]) == last for end in range(len(row))]
+    return min(range(len(row)), key=lambda end: (row[end], not ends_alike[end], abs(end - len(shown))))

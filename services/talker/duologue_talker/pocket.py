@@ -123,7 +123,7 @@ class Talker:
             "clauses": np.array([[len(spelling.ids), len(said)]], np.int64),
             "phonemes": spelling.ids,
             "text": np.frombuffer(said, np.uint8),
-            "words": np.array(list(zip(spelling.starts, _word_bytes(clause), strict=True)), np.int64).reshape(
+            "words": np.array(list(zip(spelling.starts, word_bytes(clause), strict=True)), np.int64).reshape(
                 -1, 2
             ),
         }
@@ -178,7 +178,7 @@ def _take(state: State, unit: int, text: str) -> None:
     state.answers[-1].text += text[:room]
 
 
-def _word_bytes(clause: str) -> list[int]:
+def word_bytes(clause: str) -> list[int]:
     """UTF-8 bytes of each word with the white space before it; the last one's with that behind it, too."""
     words = clause.split()
     lengths = []

@@ -17,7 +17,7 @@ _BORDER = re.compile(r"(?P<sentence>[.!?…]+)[\"”’')\]]*(?=\s|$)|[,;:—–
 _ABBREVIATED = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|vs|e\.g|i\.e|[A-Z])$")
 _JOINT = re.compile(
     r"\s(?=(?:and|or|but|so|because|that|which|who|where|when|while|if|than|then|"
-    r"to|in|on|at|of|for|from|with|without|about|by|as)\s)"
+    r"to|in|into|on|at|of|for|from|with|without|about|by|as|over|under|after|before|through|between)\s)"
 )
 
 
@@ -32,24 +32,28 @@ def next_clause(text: str, first: bool, complete: bool) -> tuple[str, str]:
 def _end(text: str, begin: int, first: bool, complete: bool) -> int:
     """Where the clause that begins at `begin` ends, 0 if that is not known yet."""
     limit = begin + MOST_CHARACTERS
-    pause = 0
+    whole = len(text.rstrip())
+    pause = early = end = 0
     for at, sentence in _borders(text, begin, complete):
         if at > limit:
             break
         if sentence:
-            return _shortened(text, begin, at) if first else at
-        if first and 2 <= _words(text[begin:at]) <= FIRST_WORDS:
-            return at
+            end = at
+            break
+        if first and not early and 2 <= _words(text[begin:at]) <= FIRST_WORDS:
+            early = at
         pause = at
-    if len(text) <= limit:
-        whole = len(text.rstrip())
-        end = whole if complete or pause == whole else 0
-    elif pause - begin > MOST_CHARACTERS // LEAST_SHARE:
-        end = pause
-    else:
-        space = max(text.rfind(" ", begin, limit + 1), text.rfind("\n", begin, limit + 1))
-        end = space if space > begin else limit
-    return _shortened(text, begin, end) if first and end else end
+    if not end:
+        if len(text) <= limit:
+            end = whole if complete or pause == whole else early
+        elif pause - begin > MOST_CHARACTERS // LEAST_SHARE:
+            end = pause
+        else:
+            space = max(text.rfind(" ", begin, limit + 1), text.rfind("\n", begin, limit + 1))
+            end = space if space > begin else limit
+    if first and _words(text[begin:end]) > FIRST_WORDS:
+        return early or _joint(text, begin, end) or end
+    return end
 
 
 def _borders(text: str, begin: int, complete: bool) -> Iterator[tuple[int, bool]]:
@@ -69,16 +73,14 @@ def _closes(text: str, begin: int, dot: int, complete: bool) -> bool:
     return not _ABBREVIATED.search(text, begin, dot) or (complete and not follows)
 
 
-def _shortened(text: str, begin: int, end: int) -> int:
-    """A nearer end for a first clause of too many words: before the last word in reach that joins phrases."""
-    if _words(text[begin:end]) <= FIRST_WORDS:
-        return end
+def _joint(text: str, begin: int, end: int) -> int:
+    """Before the last word within the reach of a first clause that joins phrases, 0 where there is none."""
     places = [
         found.start()
         for found in _JOINT.finditer(text, begin, end)
         if FIRST_WORDS // 2 <= _words(text[begin : found.start()]) <= FIRST_WORDS
     ]
-    return places[-1] if places else end
+    return places[-1] if places else 0
 
 
 def _words(text: str) -> int:

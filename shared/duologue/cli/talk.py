@@ -1,8 +1,8 @@
-"""`duologue talk FILE.wav`: a conversation with any Live server, the caller's part from a recording."""
+"""`duologue talk`: a conversation with any Live server, the caller's part from a recording or the microphone."""
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from duologue.audio.formats import FORMATS, PCM_16K, PCM_24K, Format
 from duologue.audio.resample import to_rate
 from duologue.audio.wav import read_wav, write_wav
-from duologue.cli.failure import Failure
+from duologue.cli.failure import Failure, Misuse
+from duologue.cli.microphone import by_microphone
 from duologue.client import (
     Event,
     LiveClient,
@@ -36,12 +37,15 @@ WINDOW_S = 2.0
 
 
 def talk(settings: Settings) -> int:
-    """Stream a recording, print what is said, save the answer."""
+    """Stream a recording, print what is said, save the answer; or talk by microphone."""
     file, out, url, as_json = settings.file, settings.out, settings.url, settings.as_json
     key = next(iter(settings.key), None)
     chunk_bytes = settings.chunk_bytes
-    assert file is not None
     chosen_format = _format(settings.format, settings.rate)
+    if settings.mic:
+        return by_microphone(settings, lambda: _choose(url, key, settings.model), chosen_format)
+    if file is None:
+        raise Misuse("Missing argument 'FILE.wav', or --mic (see duologue talk --help)")
     rate, width = chosen_format.rate, chosen_format.sample_bytes
     if settings.pace <= 0:
         raise typer.BadParameter(f"{settings.pace:g} is no pace", param_hint="--pace")
@@ -147,10 +151,8 @@ def _summary(result: TalkResult, out: Path | None) -> dict[str, Any]:
         "output_samples": len(result.pcm16),
         "first_audio_ms": None if first is None else round(first * 1000, 1),
         "transcript": result.text,
-        "fragments": [
-            {"text": part.text, "start_ms": part.start_ms, "end_ms": part.end_ms}
-            for part in result.transcript
-        ],
+        "fragments": _fragments(result.transcript),
+        "heard": _fragments(result.heard),
         "notices": [
             {"type": each.type, "code": each.code, "message": each.message} for each in result.notices
         ],
@@ -159,6 +161,10 @@ def _summary(result: TalkResult, out: Path | None) -> dict[str, Any]:
         "close_reason": result.close_reason,
         "out": None if out is None else str(out),
     }
+
+
+def _fragments(parts: Sequence[TranscriptDelta]) -> list[dict[str, Any]]:
+    return [{"text": part.text, "start_ms": part.start_ms, "end_ms": part.end_ms} for part in parts]
 
 
 class Lines:

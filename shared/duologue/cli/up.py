@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from typing import Any
 
@@ -9,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.panel import Panel
 
+from duologue.cli.browser import desktop, show
 from duologue.cli.failure import Failure
 from duologue.cli.options import parse_options, parse_workers, read_keys
 from duologue.settings import Settings, for_services
@@ -66,6 +68,8 @@ def up(settings: Settings) -> int:
                 look = f"Look at it: DUO_NATS={deployment.nats_url} duologue top"
                 Console().print(look, style="dim", markup=False, highlight=False, soft_wrap=True)
             sys.stdout.flush()
+            if settings.browser and desktop(sys.platform, os.environ, terminal=sys.stdout.isatty()):
+                show(page_url(summary))
 
     if not as_json:
         console.print(f"Starting {', '.join(models)} …", highlight=False)
@@ -80,10 +84,16 @@ def _logging(settings: Settings) -> dict[str, str]:
     return {"DUO_LOG_LEVEL": level, "DUO_LOG_FORMAT": settings.log_format if settings.as_json else "text"}
 
 
+def page_url(summary: dict[str, Any]) -> str:
+    """Of the talk page of the first pod."""
+    return f"{summary['url']}/"
+
+
 def _panel(model: str, summary: dict[str, Any]) -> Panel:
     stages = [worker["stage"] for worker in summary["workers"]]
     counts = ", ".join(f"{stages.count(stage)} {stage}" for stage in dict.fromkeys(stages))
     rows = [
+        ("Talk", f"{page_url(summary)} in a browser"),
         ("API", summary["url"]),
         *(("Live", url) for url in summary["live_urls"]),
         ("Workers", counts or "none here"),

@@ -17,7 +17,7 @@ from duologue.models.manifest import (
     split_options,
 )
 
-MODELS = ("parrot",)
+MODELS = ("parrot", "pocket")
 """Ids of the models that this distribution brings; each is a module `duologue.models.<id>` with a `MANIFEST`.  Other
 distributions bring theirs by entry points."""
 

@@ -34,15 +34,20 @@ def session_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def worker_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """`inline`: work that otherwise has threads of its own is done within the step, for tests and virtual time.  Raises
-    `BadOption`."""
-    options = {"inline": False}
+    """`inline`: work that otherwise has threads of its own is done within the step, for tests and virtual time.
+    `recogniser`: a folder with another Moonshine model, `vad`: Silero's ONNX file, instead of those of the packages.
+    Raises `BadOption`."""
+    options: dict[str, Any] = {"inline": False, "recogniser": "", "vad": ""}
     for name, value in given.items():
         if name not in options:
             raise BadOption(f"the pocket model has no worker option {name!r}")
-        if str(value).lower() not in ("true", "false"):
-            raise BadOption(f"{name} must be true or false, not {value!r}")
-        options[name] = str(value).lower() == "true"
+        if isinstance(options[name], bool):
+            if str(value).lower() not in ("true", "false"):
+                raise BadOption(f"{name} must be true or false, not {value!r}")
+            value = str(value).lower() == "true"
+        elif not isinstance(value, str):
+            raise BadOption(f"{name} must be a path, not {value!r}")
+        options[name] = value
     return options
 
 

@@ -95,6 +95,8 @@ class Settings(BaseSettings):
         ),
     ] = None
     """Address of the NATS server."""
+    browser: Annotated[bool, Use("up")] = True
+    """Open the talk page in the browser, on a desktop."""
     announce: Annotated[bool, Use("api worker tap")] = True
     """Print one line of JSON on standard output when ready."""
 
@@ -177,8 +179,10 @@ class Settings(BaseSettings):
 
     # ------------------------------------------------------------ one run of a tool
 
-    file: Annotated[Path | None, Use("talk", flag="FILE.wav", required="talk")] = None
+    file: Annotated[Path | None, Use("talk", flag="FILE.wav", otherwise="`mic`")] = None
     """The recording, a WAV file."""
+    mic: Annotated[bool, Use("talk")] = False
+    """Talk through this machine's microphone and loudspeaker (extra `mic`)."""
     url: Annotated[str, Use("talk", metavar="URL")] = f"ws://127.0.0.1:{PORT}"
     """The server."""
     input: Annotated[Path | None, Use("offline", metavar="FILE", required="offline")] = None

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from duologue.bus.messages import AnyBody, Audio, Codes, Condition, Features, Start
+from duologue.bus.messages import AnyBody, Audio, Codes, Condition, Features, Speech, Start
 from duologue.models import ROOT, Edge, Manifest
 from duologue.stage.engine import Engine
 from duologue.stage.model import History, SessionError, StageModel, Unit
@@ -21,6 +21,7 @@ LISTENING: dict[str, AnyBody] = {
     "encoder": Features(),
     "llm": Condition(),
     "talker": Codes(),
+    "codec": Speech(),
 }
 """Markers by their sender."""
 

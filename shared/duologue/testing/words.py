@@ -1,35 +1,73 @@
-"""How many words of a text were recognised."""
+"""What was said, compared word by word: for recognisers, which spell as they like."""
 
 import re
 from collections.abc import Sequence
 
-UNITS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen"
-).split()
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_UNDER_20 = (
+    *(
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+    ),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+)
+_TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_ORDINALS = {"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth"}
+_ORDINALS |= {"nine": "ninth", "twelve": "twelfth"}
+_SAME = {"okay": "ok", "mister": "mr", "doctor": "dr", "cannot": "can not", "%": "percent"}
+_SAME |= {"+": "plus", "=": "equals", "won't": "will not", "can't": "can not"}
+_CONTRACTED = {"'m": " am", "'re": " are", "'ll": " will", "'ve": " have", "n't": " not"}
+_IS = re.compile(r"\b(it|that|what|where|who|here|there|he|she|how)'s$")
 
 
 def words(text: str) -> list[str]:
-    """Lower case, without punctuation; numbers up to 9999 spelled out, longer ones digit by digit."""
-    text = re.sub(r"[’`]", "'", text.lower())
-    text = re.sub(r"\d+", lambda found: f" {spelled(found[0])} ", text)
-    return [word.strip("'") for word in re.findall(r"[a-z']+", text) if word.strip("'")]
+    """Lower case, without punctuation, without contractions; numbers up to 999,999 as words, longer ones digit by
+    digit."""
+    text = re.sub(r"(?<=\d),(?=\d{3})", "", text.lower().replace("’", "'"))
+    found: list[str] = []
+    for each in re.findall(r"\d+(?:st|nd|rd|th)?|[^\W\d_]+(?:'[^\W\d_]+)*|[%+=]", text):
+        if each.isdigit():
+            found += number(int(each)) if each[0] != "0" else [_UNDER_20[int(digit)] for digit in each]
+        elif each[0].isdigit():
+            found += _ordinal(int(each[:-2]))
+        else:
+            found += _long(each).split()
+    return found
 
 
-def spelled(digits: str) -> str:
-    number = int(digits)
-    if len(digits) > 4 or (digits[0] == "0" and len(digits) > 1):
-        return " ".join(UNITS[int(digit)] for digit in digits)
-    if number < 20:
-        return UNITS[number]
-    if number < 100:
-        return f"{TENS[number // 10 - 2]} {UNITS[number % 10] if number % 10 else ''}"
-    for size, name in ((1000, "thousand"), (100, "hundred")):
-        if number >= size:
-            rest = f" {spelled(str(number % size))}" if number % size else ""
-            return f"{UNITS[number // size]} {name}{rest}"
-    raise AssertionError(digits)
+def _long(word: str) -> str:
+    if word in _SAME:
+        return _SAME[word]
+    for short, long in _CONTRACTED.items():
+        if word.endswith(short):
+            return word.removesuffix(short) + long
+    return _IS.sub(r"\1 is", word)
+
+
+def number(n: int) -> list[str]:
+    if n < 20:
+        return [_UNDER_20[n]]
+    if n < 100:
+        return [_TENS[n // 10], *(number(n % 10) if n % 10 else [])]
+    for unit, name in ((100, "hundred"), (1000, "thousand")):
+        if n < (1000 if unit == 100 else 1_000_000):
+            return [*number(n // unit), name, *(number(n % unit) if n % unit else [])]
+    return [_UNDER_20[int(digit)] for digit in str(n)]
+
+
+def _ordinal(n: int) -> list[str]:
+    *before, last = number(n)
+    return [*before, _ORDINALS.get(last, f"{last.removesuffix('y')}{'ie' if last.endswith('y') else ''}th")]
 
 
 def word_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> int:

@@ -292,9 +292,10 @@ and open the socket with the subprotocols `openai-live` and `openai-insecure-api
 
 ## Other routes
 
-`GET /v1/models` (with `duologue.ready`, `voices`, `unit_s`, `unsupported`), `GET /healthz`, `GET /readyz` (503 with the reason
-until every stage of a model has a worker), `GET /metrics` (Prometheus). `POST /v1/live/sessions` (WebRTC) answers 501; sideband and fork
-sockets 404.
+`GET /` is the [talk page](talk-page.md), which needs no key itself. `GET /v1/models` (with `duologue.ready`, `description`,
+`voices`, `unit_s`, `input_rate`, `output_rate`, `unsupported`), `GET /healthz`, `GET /readyz` (503 with the reason until every stage of a
+model has a worker), `GET /metrics` (Prometheus). `POST /v1/live/sessions` (WebRTC) answers 501; sideband and fork sockets
+404.
 """
 
 if __name__ == "__main__":

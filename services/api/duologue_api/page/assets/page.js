@@ -44,10 +44,10 @@ function setPhase(phase, state = "") {
   $("fields").disabled = running;
   $("mute").disabled = phase !== "live";
   $("state").textContent = state;
+  $("session-line").hidden = phase !== "live";
   if (!running) {
     userMeter.show(0);
     modelMeter.show(0);
-    $("session-line").textContent = "";
   }
 }
 
@@ -164,8 +164,8 @@ const handlers = {
     transcript.begin();
     setPhase("live", STATES.listening);
     document.body.dataset.state = "listening";
-    $("session-line").textContent = `${session.model} · ${session.id}`;
-    $("session-line").title = session.id;
+    $("session-model").textContent = session.model;
+    $("session-id").textContent = ` · ${session.id}`;
   },
   event(event) {
     if (event.type === "session.input_transcript.delta") transcript.add("user", event);

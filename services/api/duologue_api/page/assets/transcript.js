@@ -35,7 +35,6 @@ export class Transcript {
     rule.className = "rule";
     rule.textContent = "New session";
     this.list.append(rule);
-    this.base = rule;
   }
 
   add(side, piece) {
