@@ -10,6 +10,7 @@ import pytest
 
 from duologue import lifeline
 from duologue.cli import main
+from duologue.models import pocket
 from duologue.settings import (
     DEFAULT,
     SETTINGS,
@@ -18,6 +19,7 @@ from duologue.settings import (
     for_services,
     load,
     nearest,
+    of_model,
     shown,
     without_credentials,
 )
@@ -251,6 +253,28 @@ def test_the_page_is_up_to_date() -> None:
 def test_the_page_has_every_setting_once() -> None:
     names = re.findall(r"^\| `(\w+)`", page(), re.MULTILINE)
     assert sorted(names) == sorted(SETTINGS)
+
+
+# ---------------------------------------------------------------- options of a model that are settings
+
+
+def test_settings_named_after_a_model_are_options_of_its_workers(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text('pocket_chat_model = "tiny"\n')
+    monkeypatch.setenv("DUO_POCKET_CHAT_URL", "http://127.0.0.1:11434/v1")
+    settings = load({"config": file})
+    options = of_model(settings, "pocket")
+    assert options == {"chat_url": "http://127.0.0.1:11434/v1", "chat_model": "tiny"}
+    assert pocket.worker_options(options)["chat_model"] == "tiny"
+    assert of_model(settings, "parrot") == {}
+    assert for_services(settings) == {"DUO_POCKET_CHAT_MODEL": "tiny"}
+
+
+def test_every_setting_named_after_a_model_is_an_option_that_it_knows() -> None:
+    named = {name for name in Settings.model_fields if name.startswith("pocket_")}
+    assert len(named) == 4
+    pocket.worker_options({name.removeprefix("pocket_"): "http://x" for name in named})
 
 
 # ---------------------------------------------------------------- what `up` hands on

@@ -103,7 +103,7 @@ class State:
 
     @property
     def used(self) -> float:
-        """Share of the context."""
+        """Share of the context that is full."""
         size = sum(exchange.size for exchange in self.exchanges)
         return min(1.0, (size + _size(self.before)) / self.budget)
 
