@@ -176,7 +176,7 @@ def test_half_a_sentence_at_the_end_is_not_said() -> None:
 
 
 def test_the_local_model_gets_what_fits() -> None:
-    long = "x" * (CONTEXT_CHARACTERS - 100)
+    long = "x" * (CONTEXT_CHARACTERS - 72 - 1)
     earlier: Any = (("user", "old"), ("assistant", long), ("developer", "Be nice."), ("user", "And"))
     asked = Question((*earlier, ("user", "y" * 60)), "You are Ada.", "So")
     assert chat_messages(asked) == [

@@ -192,6 +192,7 @@ def test_the_doctor_shows_settings_and_no_secrets(
     file.write_text(f'key = ["{TOKEN}1", "{TOKEN}2"]\notlp_endpoint = "http://u:{TOKEN}@here:1"\n')
     monkeypatch.setenv("DUO_NATS", f"nats://user:{TOKEN}@there:4222")
     monkeypatch.setenv("DUO_PLACES", "9")
+    monkeypatch.setenv("DUO_POCKET_CHAT_KEY", TOKEN)
     assert main(["doctor", "--settings", "--config", str(file), *form]) == 0
     out = capsys.readouterr().out
     assert TOKEN not in out
@@ -203,6 +204,7 @@ def test_the_doctor_shows_settings_and_no_secrets(
         assert found["nats"] == {"value": "nats://***@there:4222", "from": "DUO_NATS"}
         assert found["otlp_endpoint"] == {"value": "http://***@here:1", "from": f"{file}: otlp_endpoint"}
         assert found["port"] == {"value": 8700, "from": DEFAULT}
+        assert found["pocket_chat_key"] == {"value": "***", "from": "DUO_POCKET_CHAT_KEY"}
     else:
         lines = {line.split()[0]: line.split()[1:] for line in out.splitlines()}
         assert lines.keys() == SETTINGS.keys()
