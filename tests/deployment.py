@@ -106,6 +106,7 @@ def get(url: str) -> str:
 @contextlib.contextmanager
 def deployment(
     *,
+    model: str = "parrot",
     seed: int | None = None,
     model: str = "parrot",
     options: Mapping[str, Any] | None = None,
