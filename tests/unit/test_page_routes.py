@@ -23,7 +23,7 @@ class Host:
     """With a model, and no sessions."""
 
     def models(self) -> list[ModelStatus]:
-        return [ModelStatus("m", "Says so", True, ("robin",), 0.08, input_rate=16_000)]
+        return [ModelStatus("m", "Says so", True, ("robin",), 0.08, (), 16_000, 24_000)]
 
 
 def get(path: str, method: str = "GET", keys: Any = (), **headers: str) -> tuple[int, dict[str, str], bytes]:
