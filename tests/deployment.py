@@ -106,7 +106,9 @@ def get(url: str) -> str:
 @contextlib.contextmanager
 def deployment(
     *,
+    model: str = "parrot",
     seed: int | None = None,
+    model: str = "parrot",
     options: Mapping[str, Any] | None = None,
     nats_url: str | None = None,
     env: Mapping[str, str] | None = None,
@@ -114,7 +116,7 @@ def deployment(
 ) -> Iterator[Deployment]:
     """Runs `duologue up --json` on free ports.  `options` are the model's, `env` is for all processes, and settings of
     the caller's own environment don't reach them.  At the end no process, port or file may be left."""
-    command = [*DUOLOGUE, "up", "--model", "parrot", "--port", "0", "--json", *arguments]
+    command = [*DUOLOGUE, "up", "--model", model, "--port", "0", "--json", *arguments]
     command += [] if seed is None else ["--seed", str(seed)]
     command += [] if nats_url is None else ["--nats", nats_url]
     for name, value in (options or {}).items():

@@ -5,6 +5,7 @@ What its users write is `AgentSession(llm=GPTLiveModel(base_url=…, api_key=…
 
 import base64
 import json
+import os
 import subprocess
 import wave
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import numpy.typing as npt
 import pytest
 
 import environments
+import hearing_model
 from deployment import Deployment, deployment
 from duologue.testing.parrot_reference import Reference, reference
 from duologue.testing.signals import bursts, speechlike
@@ -159,6 +161,22 @@ def test_it_starts_hears_speaks_and_closes_and_is_refused_where_there_is_no_plac
     metrics = served.metrics("api")
     assert metrics.total("duo_sessions_refused_total", code="session_limit_reached") == 4
     assert metrics.total("duo_sessions_started_total") == 1
+
+
+def test_an_agent_is_told_what_the_user_said(livekit: str, tmp_path: Path) -> None:
+    recording = bursts([(0.4, False), (1.0, True), (3.0, False), (0.6, True), (3.0, False)], seed=5)
+    words = list(hearing_model.heard([bool(each) for each in reference(recording, SEED).active]))
+    expected = ["".join(text for text, *_ in words[at : at + 2]).strip() for at in (0, 2)]
+    path = f"{hearing_model.install(tmp_path)}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    with (
+        deployment(seed=SEED, model=hearing_model.ID, env={"PYTHONPATH": path}) as served,
+        driver(livekit, "agent", f"{served.url}/v1", record(tmp_path / "in.wav", recording)) as client,
+    ):
+        said = result(client)
+    assert [turn.strip() for turn in said["turns"]] == expected
+    assert [item.strip() for item in said["user_items"]] == expected
+    assert said["user_states"].count("speaking") == 2
+    assert (said["errors"], said["agent_errors"], said["reconnects"]) == ([], [], 0)
 
 
 def test_a_whole_agent_hears_and_speaks(livekit: str, served: Deployment, tmp_path: Path) -> None:

@@ -5,10 +5,15 @@
 |---|---|---|
 | encoder | voice activity, end of turn, recognition | `Features`: `speech`, `text`, `span` |
 | llm | listens or speaks, answers | `Condition`: `text`, `end`, `stop` |
-| talker | text to clauses to phonemes | `Codes`: `clauses`, `phonemes`, `text`, `stop` |
+| talker | text to clauses to phonemes | `Codes`: `clauses`, `phonemes`, `text`, `words`, `more`, `stop` |
 | codec | synthesis, cut into units | `Speech`: `pcm`; to the llm: `left`, `text` |
 
 A body without arrays says that there is nothing new in the unit.  Texts are UTF-8 as uint8 [bytes].
+
+`Codes`: `clauses` int64 [k, 2] has the phonemes and the bytes of text of each of k clauses, `phonemes` int64 and `text` those
+of all, `words` int64 [w, 2] for each word the phoneme of its clause with which it begins and its bytes, white space before
+it included; `more` int64 [] are characters that are still to be read.  `Speech` to the llm: `left` int64 [] are the output
+samples still to be said after the unit, in part an estimate, `text` is what began to be said in it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -60,3 +60,40 @@ def _pcm16(pieces: Sequence[Samples]) -> npt.NDArray[np.int16]:
     joined = np.concatenate([np.zeros(0), *pieces])
     pcm16: npt.NDArray[np.int16] = np.clip(np.rint(joined * 32768), -32768, 32767).astype(np.int16)
     return pcm16
+
+
+def coughs(seconds: float, seed: int, level: float = 0.5, rate: int = 16_000) -> npt.NDArray[np.int16]:
+    """Coughs and clearings of throats, some 20 a minute: one to three short bursts of noise, each with the resonances
+    of a mouth."""
+    rng = np.random.default_rng(seed)
+    samples = rng.normal(size=round(seconds * rate)) * 0.0005
+    for at in np.arange(0.7, seconds - 2, 3.0):
+        for burst in range(rng.integers(1, 4)):
+            start = round((at + rng.uniform(0, 0.5) + 0.3 * burst) * rate)
+            found = _cough(round(rng.uniform(0.12, 0.3) * rate), rng, rate)[: len(samples) - start]
+            samples[start : start + len(found)] += level * found
+    return _pcm16([samples])
+
+
+def clicks(seconds: float, seed: int, rate: int = 16_000) -> npt.NDArray[np.int16]:
+    """A keyboard: five clicks a second at any time, of 3 to 25 ms."""
+    rng = np.random.default_rng(seed)
+    samples = rng.normal(size=round(seconds * rate)) * 0.0005
+    for at in rng.integers(0, len(samples) - rate // 20, round(5 * seconds)):
+        length = rng.integers(rate // 320, rate // 40)
+        decay = np.exp(-5 * np.arange(length) / length)
+        samples[at : at + length] += rng.normal(size=length) * decay * rng.uniform(0.05, 0.4)
+    return _pcm16([samples])
+
+
+def _cough(samples: int, rng: np.random.Generator, rate: int) -> Samples:
+    spectrum, hz = np.fft.rfft(rng.normal(size=samples)), np.fft.rfftfreq(samples, 1 / rate)
+    formants = ((600, 300), (1500, 500), (3500, 1200))
+    spectrum *= sum(np.exp(-(((hz - centre) / width) ** 2)) for centre, width in formants)
+    noise = np.fft.irfft(spectrum, samples)
+    rise, fall = (
+        np.minimum(1, np.arange(samples) / (0.005 * rate)),
+        np.exp(-4 * np.arange(samples) / samples),
+    )
+    cough: Samples = noise / np.abs(noise).max() * rise * fall
+    return cough

@@ -199,6 +199,10 @@ async def agent(url: str, path: str) -> None:
         session.output.audio = loudspeaker
         errors: list[str] = []
         session.on("error", lambda event: errors.append(type(event.error).__name__))
+        turns: list[str] = []
+        session.on("user_input_transcribed", lambda event: event.is_final and turns.append(event.transcript))
+        states: list[str] = []
+        session.on("user_state_changed", lambda event: states.append(event.new_state))
         started = Agent(instructions="Repeat what you hear.")
         await session.start(started, record=False)
         watch.attach(started.duplex_session)
@@ -206,13 +210,21 @@ async def agent(url: str, path: str) -> None:
         began = time.monotonic()
         await session.aclose()
         closed_s = time.monotonic() - began
-    texts = [item.text_content for item in session.history.items if item.type == "message"]
+    texts: dict[str, list[str]] = {"assistant": [], "user": []}
+    for item in session.history.items:
+        if item.type == "message":
+            texts[item.role].append(item.text_content or "")
     say(
         {
             **watch.summary(),
             "agent_errors": errors,
             "closed_s": closed_s,
-            "played": [said(pcm, text or "") for pcm, text in zip(loudspeaker.played, texts, strict=True)],
+            "played": [
+                said(pcm, text) for pcm, text in zip(loudspeaker.played, texts["assistant"], strict=True)
+            ],
+            "turns": turns,
+            "user_items": texts["user"],
+            "user_states": states,
         }
     )
 
