@@ -298,6 +298,22 @@ def test_worker_settings(worker: Service, monkeypatch: pytest.MonkeyPatch) -> No
     assert worker.settings["metrics_port"] is None
 
 
+def test_settings_of_a_model_are_options_of_its_workers(
+    worker: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUO_POCKET_CHAT_URL", "http://there:1/v1")
+    monkeypatch.setenv("DUO_POCKET_CHAT_KEY", "k")
+    given = ["--option", "chat_key=other", "--option", "inline=true"]
+    assert main(["worker", "llm", "--model", "pocket", *given]) == 0
+    assert worker.settings["options"] == {
+        "chat_url": "http://there:1/v1",
+        "chat_key": "other",
+        "inline": True,
+    }
+    assert main(["worker", "llm", "--model", "parrot"]) == 0
+    assert worker.settings["options"] == {}
+
+
 def test_the_real_settings_take_what_the_command_line_gives(worker: Service, api: Service) -> None:
     assert main(["worker", "llm", "--model", "parrot"]) == main(["api", "--no-auth"]) == 0
     for taken, real in ((worker.settings, WorkerSettings), (api.settings, ApiSettings)):
