@@ -113,6 +113,8 @@ def plain(state: State) -> Any:
 
 
 QUIET = [0] * 30
+PAUSED = ENDS[True] - 1
+"""Units of silence that no turn ends with."""
 
 
 def test_a_sentence_is_a_turn_once_it_is_over() -> None:
@@ -161,7 +163,7 @@ def test_words_are_told_while_the_speaker_goes_on_and_each_once() -> None:
 
 def test_long_speech_is_cut_in_a_pause() -> None:
     said = [word for word in range(1, 31) for _ in range(4)]
-    talk = Talk().say(*[0] * 5, *said[:80], *[0] * 5, *said[80:], *QUIET)
+    talk = Talk().say(*[0] * 5, *said[:80], *[0] * PAUSED, *said[80:], *QUIET)
     assert [text for text, *_ in talk.texts] == [
         " ".join(f"w{word}" for word in range(1, 21)) + ". " + " ".join(f"w{n}" for n in range(21, 31)) + "."
     ]

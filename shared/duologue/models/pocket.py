@@ -9,6 +9,9 @@
 | codec | synthesis, cut into units | `Speech`: `pcm`; to the llm: `left`, `text` |
 
 A body without arrays says that there is nothing new in the unit.  Texts are UTF-8 as uint8 [bytes].
+
+The encoder's horizon is *approximate*: its voice detector is a recurrent network, and settles within 3 s.  What it
+judged is in the records, so only units that nobody has judged yet can be judged otherwise after a move.
 """
 
 from collections.abc import Mapping, Sequence
