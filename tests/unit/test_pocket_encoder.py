@@ -213,6 +213,25 @@ def test_a_slow_recogniser_delays_no_unit_and_its_word_is_kept() -> None:
     assert plain(again) == plain(talk.state)
 
 
+def test_words_in_passing_wait_for_those_that_are_to_be_answered() -> None:
+    talk = Talk(inline=False)
+    talk.recogniser.may_go.clear()
+    states = [talk.opened(History(), 0) for _ in range(3)]
+    # The first one keeps the recogniser busy, the second has finished a sentence, the third goes on speaking.
+    sounds = ([1] * 60, [0] * 20 + [2] * 5 + [0] * 35, [0] * 25 + [3] * 35)
+    for number, words in enumerate(zip(*sounds, strict=True)):
+        rows = [(s, Unit(number, {"root": sound(w)})) for s, w in zip(states, words, strict=True)]
+        talk.encoder.step(rows)
+    asked = [state.asked is not None for state in states]
+    assert asked == [True, True, False]
+    assert states[2].hearing.wanted is not None
+    talk.recogniser.may_go.set()
+    number = 60
+    while states[2].asked is None:
+        talk.encoder.step([(state, Unit(number, {"root": Audio()})) for state in states])
+        number += 1
+
+
 def test_a_recogniser_that_fails_ends_the_session_alone() -> None:
     def failing(pcm: np.ndarray) -> str:
         if pcm.max() == 1:

@@ -20,7 +20,7 @@ from duologue.stage.background import Background, Lane
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
 from duologue_encoder import pocket_moonshine, pocket_voice
 from duologue_encoder.pocket_hearing import Hearing
-from duologue_encoder.pocket_turn import Job, Recognised, Said
+from duologue_encoder.pocket_turn import Job, Kind, Recognised, Said
 from duologue_encoder.pocket_voice import Ear, Voice
 
 SETTLE = -(-int(pocket_voice.SETTLE_S * INPUT_RATE) // UNIT_SAMPLES)
@@ -126,7 +126,10 @@ class Encoder:
         if state.asked is not None and state.asked[0] != wanted:
             state.lane.cancel()
             state.asked = None
-        if wanted is not None and state.asked is None:
+        if wanted is None or state.asked is not None:
+            return
+        # What is wanted for the looks of it comes after what somebody waits for an answer to.
+        if wanted.kind is not Kind.PARTIAL or not self._background.waits:
             units = range(wanted.first, wanted.end)
             pcm = np.concatenate([state.sound.get(unit, SILENCE) for unit in units])
             state.asked = wanted, state.lane.submit(lambda: self._recognise(pcm))

@@ -32,6 +32,11 @@ class Background:
         """A session's way in, for at most `most` pieces of work that wait."""
         return Lane(self, most)
 
+    @property
+    def waits(self) -> bool:
+        """Whether any work waits for its turn."""
+        return bool(self._turn)
+
     def submit(self, lane: "Lane", future: Future[Any], work: Callable[[], Any]) -> None:
         if self._inline:
             _do(future, work)
