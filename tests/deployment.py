@@ -106,8 +106,8 @@ def get(url: str) -> str:
 @contextlib.contextmanager
 def deployment(
     *,
-    seed: int | None = None,
     model: str = "parrot",
+    seed: int | None = None,
     options: Mapping[str, Any] | None = None,
     nats_url: str | None = None,
     env: Mapping[str, str] | None = None,

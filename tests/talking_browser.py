@@ -10,6 +10,7 @@ import pytest
 
 from browser import Browser, Page, browser, found
 from duologue.audio.wav import write_wav
+from duologue.testing.spoken import spoken
 
 FAKE_DEVICE = "--use-fake-device-for-media-stream"
 ALLOWED = "--use-fake-ui-for-media-stream"
@@ -36,6 +37,15 @@ async def listener(
     heard = f"--use-file-for-fake-audio-capture={recording}%noloop"
     async with browser(chromium(), FAKE_DEVICE, ALLOWED, heard, *flags) as running:
         yield running
+
+
+def asking(*questions: tuple[str, float], lead_s: float = 1.5) -> npt.NDArray[np.int16]:
+    """What a caller says: (text, seconds of silence after it), one after the other; int16 at `RATE`.  `lead_s` of silence
+    come first: meanwhile the session starts."""
+    pieces = [np.zeros(round(lead_s * RATE), np.int16)]
+    for words, pause_s in questions:
+        pieces += [spoken(words, RATE), np.zeros(round(pause_s * RATE), np.int16)]
+    return np.concatenate(pieces)
 
 
 async def text(tab: Page, selector: str) -> str:

@@ -41,6 +41,41 @@ def test_sessions_take_turns_and_each_keeps_its_order() -> None:
     assert done == ["a1", "b1", "a2", "b2", "a3"]
 
 
+def test_what_is_needed_first_is_done_first() -> None:
+    now = 100.0
+    background = Background("test", clock=lambda: now)
+    gate = Gate(background)
+    done: list[str] = []
+    futures = [
+        background.lane(2).submit(lambda name=name: done.append(name), wait_s)
+        for name, wait_s in (
+            ("in 3 s", 3.0),
+            ("in 1 s", 1.0),
+            ("now", 0.0),
+            ("now, too", 0.0),
+            ("in 2 s", 2.0),
+        )
+    ]
+    gate.open()
+    for future in futures:
+        future.result(10)
+    assert done == ["now", "now, too", "in 1 s", "in 2 s", "in 3 s"]
+
+
+def test_what_has_become_due_takes_its_turn() -> None:
+    now = [100.0]
+    background = Background("test", clock=lambda: now[0])
+    gate = Gate(background)
+    done: list[str] = []
+    first = background.lane(1).submit(lambda: done.append("ahead"), 1.0)
+    now[0] += 1.0
+    second = background.lane(1).submit(lambda: done.append("now"))
+    gate.open()
+    first.result(10)
+    second.result(10)
+    assert done == ["ahead", "now"]
+
+
 def test_a_session_has_a_bound() -> None:
     background = Background("test")
     gate = Gate(background)

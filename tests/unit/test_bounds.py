@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from duologue import telemetry
 from duologue.audio.formats import PCM_24K, PCMU, Format
 from duologue.bus import messages as m
 from duologue.bus import subjects
@@ -125,16 +126,20 @@ def test_before_the_start_it_is_a_refusal_to_be_tried_again() -> None:
         async with deployment(input_backlog_policy=CLOSE, open_ms=5000.0) as running:
             client = Recorder()
             root = running.pod.connect(client)
-            root.start(config(running.pod), None)
+            root.start(config(running.pod), "start_1")
             root.append(speech(PCM_24K, 2.0), None)
             root.disconnected()
             await running.pod.empty.wait()
             return client
 
+    refused = telemetry.REFUSED.labels("input_backlog")._value
+    before = refused.get()
     client = run_virtual(session())
     assert [type(event).__name__ for event in client.events] == ["ErrorEvent"]
     assert errors_of(client) == ["input_backlog"]
+    assert client.events[0].error.client_event_id == "start_1"
     assert client.ended == (1013, "input_backlog")
+    assert refused.get() == before + 1
 
 
 def test_what_waits_within_the_bound_is_answered_under_either_policy() -> None:

@@ -165,6 +165,7 @@ def test_strings_of_a_nested_frame_have_a_limit() -> None:
     room = MAX_QUOTES // 2 - 4  # beside those of the names and the type
     assert parse(flat(room)) == Close(None)
     assert "nested" in refused(flat(room + 2)).message
+    assert "nested" in refused(flat(1).replace('""', '"' + "\\\\" * MAX_QUOTES + '"')).message
 
 
 def depth_of(value: Any) -> int:

@@ -1,5 +1,6 @@
 """The pocket model's codec: clauses to units, with a synthesiser whose samples are known."""
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from duologue.stage.background import Background
 from duologue.stage.model import Result, SessionError, Unit
 from duologue_codec.pocket import AHEAD, FADE, MOST_BYTES, Codec, load
 from duologue_codec.pocket_clause import CLAUSE_PAUSE, SENTENCE_PAUSE, WORD_PAUSE
+from duologue_codec.pocket_hibari import FRAME, GAIN, MARGIN, PEAK, levelled, trimmed
 from duologue_talker.pocket import Talker, word_bytes
 from pocket_units import UNIT, Run, condition, left_of, opened, samples, say, spell, stepped
 
@@ -149,8 +151,8 @@ def test_the_same_seed_gives_the_same_samples_and_another_one_others() -> None:
     told = {0: codes("ab."), 3: codes("ab.")}
     one, same, other = (run(inline(), told, 10, seed) for seed in (1, 1, 2))
     assert one.pcm16.tolist() == same.pcm16.tolist() != other.pcm16.tolist()
-    starts = [at for at in range(10 * UNIT) if one.pcm16[at] and not one.pcm16[:at][-100:].any()]
-    again = one.pcm16[starts[-1] :][: 2 * PHONEME]
+    loud = np.flatnonzero(one.pcm16)
+    again = one.pcm16[loud[np.flatnonzero(np.diff(loud) > 1000)[0] + 1] :][: 2 * PHONEME]
     assert again.tolist() != one.pcm16[: 2 * PHONEME].tolist(), "the noise is not that of the clause before"
 
 
@@ -162,6 +164,23 @@ def test_clauses_that_wait_are_bounded() -> None:
         stepped(codec, state, Unit(number, {"talker": codes(clause)}))
     assert sum(each.text_bytes for each in state.waiting) <= MOST_BYTES
     assert len(state.waiting) == MOST_BYTES // len(clause)
+
+
+def test_an_heir_drops_what_was_not_taken() -> None:
+    """A clause beyond what may wait was dropped, but an heir that knows nothing of what waited then has taken it."""
+    codec = inline()
+    long = "a" * 1000 + "."
+    units, state = [], opened(codec)
+    for number in range(40):
+        inputs = {"talker": codes(long)}
+        units.append(Unit(number, inputs, stepped(codec, state, Unit(number, inputs)).record))
+    dropped = [n for n in range(40) if n not in {clause.came for clause in state.waiting} and n > 0]
+    assert dropped
+    heir = opened(codec, Start(1, begin=40), units[dropped[0] - 1 :])
+    begin = [[39, 0, 0]]
+    result = stepped(codec, heir, Unit(40, {"talker": Codes()}, begin))
+    assert result.record == begin
+    assert not heir.waiting
 
 
 # ---------------------------------------------------------------- with a thread
@@ -342,6 +361,13 @@ def test_what_is_no_record_of_it(record: Any) -> None:
         lambda arrays: arrays.update(words=np.zeros((0, 2), np.int64)),
         lambda arrays: arrays.update(words=np.array([[0, 0]], np.int64)),
         lambda arrays: arrays.update(clauses=np.array([1, 2, 3], np.int64)),
+        lambda arrays: arrays.update(clauses=np.array([[5, 5]], np.int64)),
+        lambda arrays: arrays.update(clauses=np.array([[3, 5]], np.int64)),
+        lambda arrays: arrays.update(words=np.array([0, 5], np.int64)),
+        lambda arrays: arrays.update(text=np.array([0, 5], np.int64)),
+        lambda arrays: arrays.update(more=np.array([1, 2])),
+        lambda arrays: arrays.update(more=np.array(-1)),
+        lambda arrays: arrays.update(more=np.array(0.5)),
     ],
 )
 def test_codes_that_do_not_add_up(change: Callable[[dict[str, Any]], Any]) -> None:
@@ -365,6 +391,7 @@ def test_the_transcript_is_the_text_whatever_pieces_it_came_in() -> None:
     assert all(len(said.split()) <= 4 for said in whole.texts), "word by word"
 
 
+@pytest.mark.slow
 def test_ten_thousand_characters() -> None:
     text = ("It goes on, and on, for ever. " * 334)[:10_000]
     done = say(Talker(spell), inline(), {0: condition(text, end=True)})
@@ -389,11 +416,31 @@ def test_nothing_to_say() -> None:
 # ---------------------------------------------------------------- hibari
 
 
+def test_silence_around_speech_is_cut_off() -> None:
+    speech = np.zeros(24_000, np.float32)
+    speech[6_000:12_000] = 0.2
+    cut = trimmed(speech)
+    kept = (MARGIN + 1) * FRAME
+    assert 6_000 + 2 * (kept - FRAME) <= len(cut) <= 6_000 + 2 * kept
+    assert (cut == 0.2).sum() == 6_000
+    assert cut[0] == cut[-1] == 0
+    for silent in (np.zeros(0, np.float32), np.zeros(100, np.float32), np.full(4_000, 0.001, np.float32)):
+        assert not len(trimmed(silent))
+
+
+def test_loud_speech_is_not_clipped() -> None:
+    wave = np.sin(np.arange(1000, dtype=np.float32))
+    assert np.abs(levelled(0.3 * wave)).max() == pytest.approx(0.3 * GAIN, rel=1e-3)
+    assert np.abs(levelled(0.8 * wave)).max() == pytest.approx(PEAK, rel=1e-3)
+    assert not len(levelled(np.zeros(0, np.float32)))
+
+
 @pytest.fixture(scope="module")
 def real() -> Any:
     return load({"inline": True})
 
 
+@pytest.mark.slow
 def test_hibari_speaks_alike_each_time(real: Any) -> None:
     from duologue_talker import pocket as talker
 
@@ -411,3 +458,10 @@ def test_hibari_speaks_alike_each_time(real: Any) -> None:
     assert loud[0] < 0.08 * 24_000, "no silence before it"
     assert len(one.pcm16) - loud[-1] < 0.5 * 24_000
     assert 3 < len(one.pcm16) / 24_000 < 8
+
+
+@pytest.mark.parametrize("package", ["hibari", "onnxruntime"])
+def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(RuntimeError, match=rf"needs {package}: pip install 'duologue\[pocket\]'"):
+        load({})

@@ -506,11 +506,11 @@ def test_a_record_of_something_else_ends_the_session() -> None:
 
 
 def test_a_long_conversation_loses_its_oldest_exchanges() -> None:
-    answer = "x" * 3000
+    answer = "x" * 1900
     answerer = Scripted(answer)
     talk = Talk(answerer, **prompt(None, [("user", "a"), ("assistant", "y" * 1000)], ""))
     talk.mouth.unit = lambda condition: Speech()  # type: ignore[method-assign]
-    for _ in range(14):
+    for _ in range(20):
         talk.unit(turn="Tell me.")
         talk.run(LOST_UNITS + 1)
     assert talk.state.context_start > 0
@@ -534,6 +534,7 @@ def test_trim() -> None:
     assert trim(exchanges, 0, 59) == 9
     assert trim(exchanges, 0, 39) == 30
     assert trim(exchanges, 0, 1) == 30
+    assert trim([Exchange(0, "q"), Exchange(5, "q")], 9, 2) == 1
     assert newest([("user", "abc"), ("assistant", "de")], 4) == [("assistant", "de")]
     assert newest([("user", "abc")], 3) == [("user", "abc")]
     assert newest([("user", "abc")], 2) == []

@@ -10,6 +10,7 @@ import pytest
 
 from duologue import lifeline
 from duologue.cli import main
+from duologue.models import pocket
 from duologue.settings import (
     DEFAULT,
     SETTINGS,
@@ -18,6 +19,7 @@ from duologue.settings import (
     for_services,
     load,
     nearest,
+    of_model,
     shown,
     without_credentials,
 )
@@ -190,6 +192,7 @@ def test_the_doctor_shows_settings_and_no_secrets(
     file.write_text(f'key = ["{TOKEN}1", "{TOKEN}2"]\notlp_endpoint = "http://u:{TOKEN}@here:1"\n')
     monkeypatch.setenv("DUO_NATS", f"nats://user:{TOKEN}@there:4222")
     monkeypatch.setenv("DUO_PLACES", "9")
+    monkeypatch.setenv("DUO_POCKET_CHAT_KEY", TOKEN)
     assert main(["doctor", "--settings", "--config", str(file), *form]) == 0
     out = capsys.readouterr().out
     assert TOKEN not in out
@@ -201,6 +204,7 @@ def test_the_doctor_shows_settings_and_no_secrets(
         assert found["nats"] == {"value": "nats://***@there:4222", "from": "DUO_NATS"}
         assert found["otlp_endpoint"] == {"value": "http://***@here:1", "from": f"{file}: otlp_endpoint"}
         assert found["port"] == {"value": 8700, "from": DEFAULT}
+        assert found["pocket_chat_key"] == {"value": "***", "from": "DUO_POCKET_CHAT_KEY"}
     else:
         lines = {line.split()[0]: line.split()[1:] for line in out.splitlines()}
         assert lines.keys() == SETTINGS.keys()
@@ -251,6 +255,28 @@ def test_the_page_is_up_to_date() -> None:
 def test_the_page_has_every_setting_once() -> None:
     names = re.findall(r"^\| `(\w+)`", page(), re.MULTILINE)
     assert sorted(names) == sorted(SETTINGS)
+
+
+# ---------------------------------------------------------------- options of a model that are settings
+
+
+def test_settings_named_after_a_model_are_options_of_its_workers(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text('pocket_chat_model = "tiny"\n')
+    monkeypatch.setenv("DUO_POCKET_CHAT_URL", "http://127.0.0.1:11434/v1")
+    settings = load({"config": file})
+    options = of_model(settings, "pocket")
+    assert options == {"chat_url": "http://127.0.0.1:11434/v1", "chat_model": "tiny"}
+    assert pocket.worker_options(options)["chat_model"] == "tiny"
+    assert of_model(settings, "parrot") == {}
+    assert for_services(settings) == {"DUO_POCKET_CHAT_MODEL": "tiny"}
+
+
+def test_every_setting_named_after_a_model_is_an_option_that_it_knows() -> None:
+    named = {name for name in Settings.model_fields if name.startswith("pocket_")}
+    assert len(named) == 4
+    pocket.worker_options({name.removeprefix("pocket_"): "http://x" for name in named})
 
 
 # ---------------------------------------------------------------- what `up` hands on

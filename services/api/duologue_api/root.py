@@ -16,7 +16,7 @@ from duologue.bus import messages as m
 from duologue.bus import subjects
 from duologue.bus.endpoint import Endpoint, window_units
 from duologue.draws import seed_of
-from duologue.errors import BROKEN, NORMAL, RETRY, CloseReason, kind, place_of
+from duologue.errors import BROKEN, NORMAL, CloseReason, kind, place_of
 from duologue.models import ROOT, STAGES
 from duologue.session.chronicler import Chronicler
 from duologue.session.record import ACTIVE, CLOSED, SessionRecord
@@ -53,9 +53,9 @@ class Root:
         self.units_out = 0
         self._client, self._house = client, house
         self._epoch: m.Epoch = (1, 0)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.TimerHandle] = []
         self._liveness = Liveness()
+        self._start_event: str | None = None
         self._close_wanted: tuple[str | None] | None = None
         self._usage_told = 0.0
         self._closing: tuple[CloseReason, str | None] = ("close_requested", None)
@@ -115,7 +115,7 @@ class Root:
             admission=house.admission,
             clock=house.clock,
         )
-        self._spawn(self._open())
+        self._start_task = asyncio.create_task(self._open())
 
     def append(self, audio: bytes, event_id: str | None) -> None:
         """Input audio in the session's format."""
@@ -215,11 +215,13 @@ class Root:
         log.warning("session failed", sid=self.sid, why=why)
         started = self.state not in (State.CONNECTING, State.STARTING)
         self._enter(Input.FAILED)
+        if not started:
+            self._refuse(code, message)
+            return
         self._error(code, message)
-        if started:
-            self._teller.rest()
-            self._teller.closed(kind(code).ends or "connection_lost", self._intake.seconds)
-        self._client.end(NORMAL if started else kind(code).close or BROKEN, code)
+        self._teller.rest()
+        self._teller.closed(kind(code).ends or "connection_lost", self._intake.seconds)
+        self._client.end(NORMAL, code)
         self._end("connection_lost")
 
     def broke(self, bug: Exception) -> None:
@@ -245,16 +247,16 @@ class Root:
                 self._opened(places)
         except Refused as refused:
             if self.state is State.STARTING:
-                self._refuse(refused)
+                log.info("session refused", sid=self.sid, code=refused.code, why=str(refused))
+                self._enter(Input.REFUSED)
+                self._refuse(refused.code, str(refused))
         except Exception as bug:
             self.broke(bug)
 
-    def _refuse(self, refused: Refused) -> None:
-        self._enter(Input.REFUSED)
-        telemetry.REFUSED.labels(refused.code).inc()
-        log.info("session refused", sid=self.sid, code=refused.code, why=str(refused))
-        self._error(refused.code, str(refused), self._start_event)
-        self._client.end(kind(refused.code).close or RETRY, refused.code)
+    def _refuse(self, code: str, message: str) -> None:
+        telemetry.REFUSED.labels(code).inc()
+        self._error(code, message, self._start_event)
+        self._client.end(kind(code).close or BROKEN, code)
         self._end("refused")
 
     def _opened(self, places: Mapping[str, Place]) -> None:
@@ -345,9 +347,8 @@ class Root:
         """Everything that the session holds is given back."""
         for timer in self._timers:
             timer.cancel()
-        for task in self._tasks:
-            task.cancel()
         if hasattr(self, "_opening"):
+            self._start_task.cancel()
             self._opening.close()
             self._house.exchange.remove(self._endpoint)
             self._intake.release()
@@ -368,11 +369,6 @@ class Root:
 
     def _tell_worker(self, address: str, notice: m.Control) -> None:
         self._house.transport.publish(subjects.control(address), m.encode(notice))
-
-    def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _later(self, seconds: float, what: Callable[[], None]) -> None:
         self._timers.append(asyncio.get_running_loop().call_later(seconds, what))

@@ -1,15 +1,16 @@
 """The pocket model's codec: synthesises clauses on a thread of its own and cuts them into units.
 
 Each clause is a job; two are prepared ahead.  Where a clause is not ready when its turn comes there is silence until it is.
-So the decisions of a unit are the clauses that begin in it, and that is its record: a list of `[came, index, sample]`, the
-unit in which the clause came, its place among those of that unit, the sample at which it begins.  All else follows from
-that and from the codes, so that a clause need not be synthesised in order to know what was said.
+So what a unit decides is which clauses begin in it, and that is its record: a list of `[came, index, sample]`, the unit in
+which the clause came, its place among those of that unit, and the sample of the unit at which it begins.  All else follows
+from that, the codes and the seed.
 """
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +22,7 @@ from duologue.models import ROOT
 from duologue.models.pocket import MANIFEST
 from duologue.stage.background import Background, Lane
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
-from duologue_codec.pocket_clause import BYTE, Clause, Floats, Ids, clauses_of
+from duologue_codec.pocket_clause import CHARACTER, Clause, Floats, Ids, clauses_of, more_of
 from duologue_codec.pocket_hibari import Voice
 
 UNIT_SAMPLES = MANIFEST.output_samples
@@ -86,7 +87,7 @@ class Codec:
             said, _ = self._hear(state, known)
             begins = _record(known)
             for clause in list(state.waiting):
-                if begins is None or any(begin[:2] == (clause.came, clause.index) for begin in begins):
+                if begins is None or any(begin[:2] == clause.place for begin in begins):
                     yield from self._ready(state, clause)
             self._say(state, known, said, begins)
             state.next = unit.number + 1
@@ -115,12 +116,11 @@ class Codec:
         _drop(state)
 
     def footprint(self) -> Footprint:
-        return Footprint(fixed_bytes=150 << 20, session_bytes=4 << 20)
+        return Footprint(fixed_bytes=90 << 20, session_bytes=4 << 20)
 
     def _step(self, state: State, unit: Unit) -> Result:
         said, more = self._hear(state, unit)
-        for clause in list(state.waiting)[:AHEAD]:
-            self._begin(state, clause)
+        self._prepare(state)
         self._say(state, unit, said, _record(unit))
         state.next = unit.number + 1
         left = _left(state, more)
@@ -134,8 +134,8 @@ class Codec:
         return Result({ROOT: pcm, "llm": back}, [list(begin) for begin in said.begins], text)
 
     def _hear(self, state: State, unit: Unit) -> tuple[Said, int]:
-        """Takes what came from the talker; what there is of the unit already, and the bytes of text that the talker has
-        yet to send."""
+        """Takes what came from the talker; what there is of the unit already, and the characters that the talker has yet
+        to read."""
         body = unit.inputs.get("talker")
         if body is None:
             raise SessionError(f"unit {unit.number} came without its input from talker")
@@ -151,7 +151,7 @@ class Codec:
                 log.warning("a clause beyond what may wait", bytes=clause.text_bytes)
                 continue
             state.waiting.append(clause)
-        return said, int(arrays["more"]) if "more" in arrays else 0
+        return said, more_of(unit.number, arrays)
 
     def _say(self, state: State, unit: Unit, said: Said, begins: Sequence[Begin] | None) -> None:
         """Fills the unit as far as there is something to say, with what `begins` names, or, if that is `None`, with what is
@@ -165,29 +165,28 @@ class Codec:
                 part = min(state.rest, room)
                 state.rest -= part
                 said.at += part
-            elif not state.waiting or not self._turn(state.waiting[0], said, named):
-                break
-            else:
+            elif _turn(state, said, named):
                 clause = state.waiting.popleft()
                 state.saying, state.samples, state.at = clause, self._speech(state, clause), 0
-                said.begins.append((clause.came, clause.index, said.at))
+                said.begins.append((*clause.place, said.at))
+            else:
+                break
         if named:
             raise SessionError(f"the record of unit {unit.number} has clauses that can't begin there")
 
-    def _turn(self, clause: Clause, said: Said, named: list[Begin] | None) -> bool:
-        """Whether `clause` begins now; a named one begins at its sample, for what was said before it may not be known."""
-        if named is None:
-            return not len(clause.ids) or (clause.speech is not None and clause.speech.done())
-        if not named or named[0][:2] != (clause.came, clause.index) or named[0][2] < said.at:
-            return False
-        said.at = named.pop(0)[2]
-        return True
+    def _prepare(self, state: State) -> None:
+        """Has the next clauses synthesised; what another session needs sooner comes first."""
+        wait = state.rest + len(state.samples) - state.at
+        for clause in islice(state.waiting, AHEAD):
+            if len(clause.ids):
+                self._begin(state, clause, wait / MANIFEST.output_rate)
+            wait += clause.estimate
 
-    def _begin(self, state: State, clause: Clause) -> Future[Floats]:
+    def _begin(self, state: State, clause: Clause, wait_s: float = 0.0) -> Future[Floats]:
         """Has the clause synthesised.  The noise depends on where it came, and on nothing else."""
         if clause.speech is None:
             noise = generator(state.seed, clause.came, "codec", clause.index)
-            clause.speech = state.lane.submit(lambda: self._synthesise(clause.ids, noise))
+            clause.speech = state.lane.submit(lambda: self._synthesise(clause.ids, noise), wait_s)
         return clause.speech
 
     def _ready(self, state: State, clause: Clause) -> Iterator[None]:
@@ -206,6 +205,23 @@ class Codec:
             return self._begin(state, clause).result()
         except Exception as error:
             raise SessionError(f"synthesis failed: {type(error).__name__}") from error
+
+
+def _turn(state: State, said: Said, named: list[Begin] | None) -> bool:
+    """Whether the clause that is next begins now.  A named one begins at its sample, for what was said before it may not be
+    known; those before it that were never said were not taken when they came."""
+    if named is None:
+        return bool(state.waiting) and state.waiting[0].ready
+    if not named:
+        return False
+    came, index, sample = named[0]
+    while state.waiting and state.waiting[0].place < (came, index):
+        state.waiting.popleft()
+    if not state.waiting or state.waiting[0].place != (came, index) or sample < said.at:
+        return False
+    named.pop(0)
+    said.at = sample
+    return True
 
 
 def _copy(state: State, clause: Clause, said: Said, room: int) -> None:
@@ -238,7 +254,7 @@ def _drop(state: State) -> None:
 def _left(state: State, more: int) -> int:
     """Samples still to be said after this unit, of what is not being said yet an estimate: whether it is ready must not
     show, for that is no decision."""
-    left = sum(clause.estimate for clause in state.waiting) + more * BYTE
+    left = sum(clause.estimate for clause in state.waiting) + more * CHARACTER
     if state.saying is not None:
         left += len(state.samples) - state.at
     if state.waiting:

@@ -15,8 +15,8 @@ Floats = npt.NDArray[np.float32]
 
 PHONEME = 1170
 """Samples of a phoneme, on average over 20 sentences: hibari's speech without the silence around it."""
-BYTE = 1250
-"""Samples of a byte of text, about."""
+CHARACTER = 1250
+"""Samples of a character of text, about."""
 SENTENCE_PAUSE, CLAUSE_PAUSE, WORD_PAUSE = 7200, 3600, 960
 """Samples of silence after a clause: 300 ms, 150 ms where the sentence goes on, 40 ms where no sign is."""
 
@@ -34,6 +34,16 @@ class Clause:
     """Once it is being synthesised."""
     told: int = 0
     """Words that the transcript has."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Clauses are said in the order of this."""
+        return self.came, self.index
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can begin."""
+        return not len(self.ids) or (self.speech is not None and self.speech.done())
 
     @property
     def text_bytes(self) -> int:
@@ -76,16 +86,32 @@ def clauses_of(unit: int, arrays: Mapping[str, npt.NDArray[Any]]) -> list[Clause
         text = arrays["text"].tobytes()
         found = []
         for index, (phonemes, length) in enumerate(counts.reshape(-1, 2).tolist()):
+            _need(0 <= phonemes <= len(ids) and 0 < length <= len(text))
             of_clause, text = text[:length], text[length:]
             pairs = []
             while of_clause:
                 (start, size), words = words[0].tolist(), words[1:]
-                if not 0 < size <= len(of_clause):
-                    raise ValueError("words of another length than their text")
+                _need(0 < size <= len(of_clause))
                 pairs.append((start, of_clause[:size]))
                 of_clause = of_clause[size:]
             found.append(Clause(unit, index, ids[:phonemes], pairs))
             ids = ids[phonemes:]
-    except (KeyError, IndexError, ValueError) as error:
+        _need(not len(ids) + len(words) + len(text))
+    except (KeyError, IndexError, TypeError, ValueError) as error:
         raise SessionError(f"unit {unit}: the talker's clauses do not add up") from error
     return found
+
+
+def more_of(unit: int, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+    """Characters that the talker has yet to read.  Raises `SessionError`."""
+    more = arrays.get("more", np.array(0))
+    if more.shape or more.dtype.kind not in "iu" or more < 0:
+        raise SessionError(
+            f"unit {unit}: {more.dtype}{list(more.shape)} is no count of what the talker has yet to read"
+        )
+    return int(more)
+
+
+def _need(fine: bool) -> None:
+    if not fine:
+        raise ValueError

@@ -25,6 +25,8 @@ from duologue_encoder.pocket_voice import Ear, Voice
 
 SETTLE = -(-int(pocket_voice.SETTLE_S * INPUT_RATE) // UNIT_SAMPLES)
 """Units after which the network judges as if it had heard all that was before."""
+IN_PASSING_S = 0.6
+"""What is recognised in passing may take so long, and comes after what is to be answered."""
 FIXED_BYTES, SESSION_BYTES = 250_000_000, 1_000_000
 """Measured with all weights loaded; the sound of the longest segment, and what Python adds."""
 
@@ -128,11 +130,10 @@ class Encoder:
             state.asked = None
         if wanted is None or state.asked is not None:
             return
-        # What is wanted for the looks of it comes after what somebody waits for an answer to.
-        if wanted.kind is not Kind.PARTIAL or not self._background.waits:
-            units = range(wanted.first, wanted.end)
-            pcm = np.concatenate([state.sound.get(unit, SILENCE) for unit in units])
-            state.asked = wanted, state.lane.submit(lambda: self._recognise(pcm))
+        units = range(wanted.first, wanted.end)
+        pcm = np.concatenate([state.sound.get(unit, SILENCE) for unit in units])
+        wait_s = IN_PASSING_S if wanted.kind is Kind.PARTIAL else 0.0
+        state.asked = wanted, state.lane.submit(lambda: self._recognise(pcm), wait_s)
 
 
 def _arrived(state: State) -> Recognised | None:

@@ -62,12 +62,16 @@ class Llm:
         duplex.hear(state, number, heard)
         do = known.do if known else duplex.react(state, number, heard)
         duplex.take(state, number, heard, do)
-        duplex.forget(state, known.context_start if known else duplex.context(state))
+        asked = do & (Do.ASK | Do.HUSH)
+        start = known.context_start if known else duplex.context(state) if asked else state.context_start
+        duplex.forget(state, start)
         decision = known or self._gain(state, number, do)
         told = duplex.say(state, number, decision)
         state.next = number + 1
         record = [int(decision.do), decision.text, decision.context_start]
-        return Result({"talker": _condition(told)}, record, "", state.used)
+        # Counting it takes longer than all else in a unit in which nothing happens.
+        used = state.used if do or decision.text else None
+        return Result({"talker": _condition(told)}, record, "", used)
 
     def _gain(self, state: State, unit: int, do: Do) -> Decision:
         """With what has become known of the answer, where it may be said."""

@@ -26,8 +26,8 @@ MERGE_UNITS = 12
 """Who goes on within 1 s after the end of a turn, before any answer was heard, has said one thing in two parts."""
 LOST_UNITS = 50
 """An answer of which the codec says nothing for 4 s is over."""
-MOST_CHARACTERS = 4000
-"""Of an answer."""
+MOST_CHARACTERS = 2000
+"""Of an answer: two minutes of speech."""
 
 
 class Do(IntFlag):
@@ -103,7 +103,7 @@ class State:
 
     @property
     def used(self) -> float:
-        """Share of the context."""
+        """Share of the context that is full."""
         size = sum(exchange.size for exchange in self.exchanges)
         return min(1.0, (size + _size(self.before)) / self.budget)
 

@@ -63,7 +63,8 @@ def trim(exchanges: Sequence[Exchange], before: int, budget: int) -> int:
     while kept > 0 and sizes[kept - 1] <= room:
         kept -= 1
         room -= sizes[kept]
-    return exchanges[kept].unit
+    # 0 would mean all; who asked in unit 0 is forgotten with what came before.
+    return max(1, exchanges[kept].unit)
 
 
 def newest(messages: Sequence[Message], budget: int) -> list[Message]:

@@ -88,15 +88,15 @@ class Talker:
         state.answers.clear()
 
     def footprint(self) -> Footprint:
-        return Footprint(fixed_bytes=250 << 20, session_bytes=128 << 10)
+        return Footprint(fixed_bytes=130 << 20, session_bytes=128 << 10)
 
     def _step(self, state: State, unit: Unit) -> Result:
         stop = _hear(state, unit)
         arrays = self._next(state)
         if stop:
             arrays["stop"] = np.array(1, np.uint8)
-        waiting = sum(len(answer.text) for answer in state.answers)
-        if arrays and waiting:
+        waiting = sum(len(answer.text.strip()) for answer in state.answers)
+        if waiting:
             arrays["more"] = np.array(waiting, np.int64)
         state.next = unit.number + 1
         return Result({"codec": Codes.of(arrays) if arrays else Codes()})
@@ -140,8 +140,8 @@ class Talker:
             if len(spelling.ids) <= MOST_PHONEMES or len(clause.strip()) < 2:
                 return clause, spelling
             middle = len(clause) // 2
-            space = clause.rfind(" ", 1, middle)
-            clause = clause[: space if clause[:space].strip() and space > 0 else max(middle, 1)]
+            space = clause.rfind(" ", 0, middle)
+            clause = clause[: space if clause[: max(space, 0)].strip() else middle]
 
 
 def _hear(state: State, unit: Unit) -> bool:

@@ -5,7 +5,7 @@ import importlib
 from duologue import lifeline
 from duologue.cli import loop
 from duologue.cli.options import check_stage, parse_options
-from duologue.settings import NATS_URL, Settings
+from duologue.settings import NATS_URL, Settings, of_model
 
 
 def worker(settings: Settings) -> int:
@@ -17,7 +17,7 @@ def worker(settings: Settings) -> int:
         stage=settings.stage,
         model=settings.model,
         nats_url=settings.nats or NATS_URL,
-        options=parse_options(settings.option),
+        options={**of_model(settings, settings.model or ""), **parse_options(settings.option)},
         places=settings.places,
         memory_bytes=settings.memory_bytes,
         utilisation=settings.utilisation,

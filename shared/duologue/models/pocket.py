@@ -5,10 +5,15 @@
 |---|---|---|
 | encoder | voice activity, end of turn, recognition | `Features`: `speech`, `text`, `span` |
 | llm | listens or speaks, answers | `Condition`: `text`, `end`, `stop` |
-| talker | text to clauses to phonemes | `Codes`: `clauses`, `phonemes`, `text`, `stop` |
+| talker | text to clauses to phonemes | `Codes`: `clauses`, `phonemes`, `text`, `words`, `more`, `stop` |
 | codec | synthesis, cut into units | `Speech`: `pcm`; to the llm: `left`, `text` |
 
 A body without arrays says that there is nothing new in the unit.  Texts are UTF-8 as uint8 [bytes].
+
+`Codes`: `clauses` int64 [k, 2] has the phonemes and the bytes of text of each of k clauses, `phonemes` int64 and `text` those
+of all, `words` int64 [w, 2] for each word the phoneme of its clause with which it begins and its bytes, white space before
+it included; `more` int64 [] are characters that are still to be read.  `Speech` to the llm: `left` int64 [] are the output
+samples still to be said after the unit, in part an estimate, `text` is what began to be said in it.
 
 The encoder's horizon is *approximate*: its voice detector is a recurrent network, and settles within 3 s.  What it
 judged is in the records, so only units that nobody has judged yet can be judged otherwise after a move.
@@ -39,8 +44,17 @@ def session_options(given: Mapping[str, Any]) -> dict[str, Any]:
 def worker_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """`inline`: work that otherwise has threads of its own is done within the step, for tests and virtual time.
     `recogniser`: a folder with another Moonshine model, `vad`: Silero's ONNX file, instead of those of the packages.
-    Raises `BadOption`."""
-    options: dict[str, Any] = {"inline": False, "recogniser": "", "vad": ""}
+    `chat_url`, `chat_model`, `chat_key`: the endpoint that answers, its model and bearer key.  `llm`: what answers where
+    there is none, a GGUF file, `auto` or `none`.  Raises `BadOption`."""
+    options: dict[str, Any] = {
+        "inline": False,
+        "recogniser": "",
+        "vad": "",
+        "chat_url": "",
+        "chat_model": "",
+        "chat_key": "",
+        "llm": "auto",
+    }
     for name, value in given.items():
         if name not in options:
             raise BadOption(f"the pocket model has no worker option {name!r}")
@@ -49,8 +63,10 @@ def worker_options(given: Mapping[str, Any]) -> dict[str, Any]:
                 raise BadOption(f"{name} must be true or false, not {value!r}")
             value = str(value).lower() == "true"
         elif not isinstance(value, str):
-            raise BadOption(f"{name} must be a path, not {value!r}")
+            raise BadOption(f"{name} must be text, not {value!r}")
         options[name] = value
+    if options["chat_url"] and not options["chat_url"].startswith(("http://", "https://")):
+        raise BadOption("chat_url must be an http:// or https:// URL")
     return options
 
 

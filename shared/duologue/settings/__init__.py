@@ -3,7 +3,7 @@
 from duologue.settings.errors import BadSetting, nearest
 from duologue.settings.load import check_environment, load
 from duologue.settings.model import NATS_URL, PORT, Settings
-from duologue.settings.services import for_services
+from duologue.settings.services import for_services, of_model
 from duologue.settings.show import DEFAULT, Shown, shown, without_credentials
 from duologue.settings.table import SETTINGS, Setting, settings_of
 from duologue.settings.use import EVERY
@@ -22,6 +22,7 @@ __all__ = [
     "for_services",
     "load",
     "nearest",
+    "of_model",
     "settings_of",
     "shown",
     "without_credentials",

@@ -100,6 +100,21 @@ class Settings(BaseSettings):
     announce: Annotated[bool, Use("api worker tap")] = True
     """Print one line of JSON on standard output when ready."""
 
+    # ------------------------------------------------------------ what a model's workers need; `<model>_<option>`
+
+    pocket_chat_url: Annotated[str | None, Use("worker", metavar="URL", otherwise="`pocket_llm`")] = None
+    """Base address of an OpenAI-compatible chat endpoint that answers for `pocket`, as `http://127.0.0.1:11434/v1`."""
+    pocket_chat_model: Annotated[str | None, Use("worker", otherwise="the first that it offers")] = None
+    """The endpoint's model."""
+    pocket_chat_key: Annotated[
+        str | None, Field(repr=False), Use("worker", metavar="KEY", secret=True, otherwise="none")
+    ] = None
+    """Bearer key for the endpoint."""
+    pocket_llm: Annotated[
+        str | None, Use("worker", metavar="FILE|auto|none", otherwise="auto: SmolLM2 where it is installed")
+    ] = None
+    """What answers for `pocket` without an endpoint: a GGUF file, or rules (none)."""
+
     # ------------------------------------------------------------ who may
 
     key: Annotated[Words, Field(repr=False), Use("api up talk", metavar="KEY", secret=True)] = []

@@ -17,6 +17,13 @@ def for_services(settings: Settings) -> dict[str, str]:
     return found
 
 
+def of_model(settings: Settings, model: str) -> dict[str, str]:
+    """The worker options of `model` that are settings too, under `<model>_<option>`."""
+    prefix = f"{model}_"
+    named = {name: getattr(settings, name) for name in Settings.model_fields if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in named.items() if value is not None}
+
+
 def _text(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value))

@@ -33,8 +33,8 @@ def without_credentials(url: str) -> str:
 
 
 def _open(row: Setting, value: Any) -> Any:
-    if row.use.secret:
-        return [HIDDEN for _ in value]
+    if row.use.secret and value:
+        return [HIDDEN for _ in value] if isinstance(value, list) else HIDDEN
     if row.confidential and value:
         return without_credentials(value)
     return str(value) if isinstance(value, Path) else value

@@ -5,10 +5,11 @@ and so belongs into its record.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -17,12 +18,26 @@ class Busy(RuntimeError):
     """The session has as much work waiting as it may."""
 
 
+class Piece(NamedTuple):
+    """Of work, which is needed at `due` on the threads' clock."""
+
+    future: Future[Any]
+    work: Callable[[], Any]
+    due: float
+
+
 class Background:
     """`threads` threads, which end with the process.  With `inline` there are none: work is done where it is submitted,
     so that the same input gives the same output whatever else the machine does."""
 
-    def __init__(self, name: str, threads: int = 1, inline: bool = False) -> None:
-        self._name, self._threads, self._inline = name, threads, inline
+    def __init__(
+        self,
+        name: str,
+        threads: int = 1,
+        inline: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name, self._threads, self._inline, self._clock = name, threads, inline, clock
         self._changed = threading.Condition()
         # bounded: by the sessions, each lane is in it at most once
         self._turn: deque[Lane] = deque()
@@ -32,19 +47,14 @@ class Background:
         """A session's way in, for at most `most` pieces of work that wait."""
         return Lane(self, most)
 
-    @property
-    def waits(self) -> bool:
-        """Whether any work waits for its turn."""
-        return bool(self._turn)
-
-    def submit(self, lane: "Lane", future: Future[Any], work: Callable[[], Any]) -> None:
+    def submit(self, lane: "Lane", future: Future[Any], work: Callable[[], Any], wait_s: float) -> None:
         if self._inline:
             _do(future, work)
             return
         with self._changed:
             if len(lane.waiting) >= lane.most:
                 raise Busy(f"{lane.most} pieces of work wait already")
-            lane.waiting.append((future, work))
+            lane.waiting.append(Piece(future, work, self._clock() + wait_s))
             if len(lane.waiting) == 1:
                 self._turn.append(lane)
             if not self._started:
@@ -53,8 +63,8 @@ class Background:
 
     def cancel(self, lane: "Lane") -> None:
         with self._changed:
-            for future, _ in lane.waiting:
-                future.cancel()
+            for piece in lane.waiting:
+                piece.future.cancel()
             if lane.waiting:
                 self._turn.remove(lane)
             lane.waiting.clear()
@@ -68,11 +78,18 @@ class Background:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._turn)
-                lane = self._turn.popleft()
-                future, work = lane.waiting.popleft()
+                lane = self._choose()
+                self._turn.remove(lane)
+                piece = lane.waiting.popleft()
                 if lane.waiting:
                     self._turn.append(lane)
-            _do(future, work)
+            _do(piece.future, piece.work)
+
+    def _choose(self) -> "Lane":
+        """Of those whose work is due, in turn; where none is, the one whose work is due first."""
+        now = self._clock()
+        due = (lane for lane in self._turn if lane.waiting[0].due <= now)
+        return next(due, None) or min(self._turn, key=lambda lane: lane.waiting[0].due)
 
 
 class Lane:
@@ -80,12 +97,12 @@ class Lane:
 
     def __init__(self, background: Background, most: int) -> None:
         self._background, self.most = background, most
-        self.waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque(maxlen=most)
+        self.waiting: deque[Piece] = deque(maxlen=most)
 
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Raises `Busy`."""
+    def submit(self, work: Callable[[], T], wait_s: float = 0.0) -> Future[T]:
+        """Has work done that is needed in `wait_s`.  Raises `Busy`."""
         future: Future[T] = Future()
-        self._background.submit(self, future, work)
+        self._background.submit(self, future, work, wait_s)
         return future
 
     def cancel(self) -> None:

@@ -15,7 +15,8 @@ MAX_SESSION_BYTES = 1 << 20
 MAX_DEPTH = 64
 MAX_BRACKETS = 1 << 16
 MAX_QUOTES = 1 << 17
-"""Those around strings.  To follow the nesting of a frame with more of either would hold up every other session."""
+"""Those around strings, and as many backslashes.  To follow the nesting of a frame with more would hold up every other
+session."""
 MAX_EVENT_ID = 512
 """Characters."""
 
@@ -190,7 +191,7 @@ def _too_deep(text: str) -> bool:
     opened = text.count("{") + text.count("[")
     if opened <= MAX_DEPTH:
         return False
-    if opened > MAX_BRACKETS:
+    if opened > MAX_BRACKETS or text.count("\\") > MAX_QUOTES:
         return True
     bare = text.replace("\\\\", "").replace('\\"', "")  # what is left of quotes are those around strings
     if bare.count('"') > MAX_QUOTES:

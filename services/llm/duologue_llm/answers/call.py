@@ -5,7 +5,7 @@ The thread may hang in whatever it calls; `poll` does not wait for it, and gives
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import structlog
 
@@ -23,29 +23,30 @@ SORRY_AMID = " I'm sorry, I lost the thread."
 
 log = structlog.get_logger()
 
-Stream = Iterator[str]
-"""Of deltas.  It is closed when nobody wants more of it."""
+Take = Callable[[str], bool]
+"""Takes the next piece of text, however it is cut; says whether more is wanted."""
 
 
 class Call:
-    """Runs `stream` on a thread of `background`.  Nothing that is said is logged."""
+    """Runs `think` on a thread of `background`, which gives the answer to what it is called with until that is enough, and
+    says whether it ends where a sentence does.  Nothing that is said is logged."""
 
     def __init__(
         self,
         background: Background,
-        stream: Callable[[], Stream],
+        think: Callable[[Take], bool],
         *,
         what: str,
         gap_s: float = GAP_S,
         most_s: float = MOST_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._stream, self._what, self._clock = stream, what, clock
+        self._think, self._what, self._clock = think, what, clock
         self._gap_s, self._deadline = gap_s, clock() + most_s
         self._lock = threading.Lock()
         self._ready = ""
         self._news = clock()
-        self._cancelled = self._complete = self._failed = self._begun = False
+        self._cancelled = self._complete = self._failed = self._some = False
         self._lane = background.lane(1)
         try:
             self._lane.submit(self._run)
@@ -57,8 +58,7 @@ class Call:
             text, self._ready = self._ready, ""
             last, failed = self._complete, self._failed
             late = min(self._news + self._gap_s, self._deadline) <= self._clock()
-        self._begun = self._begun or bool(text)
-        if last and not self._begun and not failed:
+        if last and not self._some and not failed:
             failed = True
             log.warning("no answer", source=self._what, why="empty")
         if late and not last and not failed:
@@ -66,7 +66,7 @@ class Call:
             log.warning("no answer", source=self._what, why="timeout")
         if failed:
             self.cancel()
-            return Part(text + (SORRY_AMID if self._begun else SORRY), True)
+            return Part(text + (SORRY_AMID if self._some else SORRY), True)
         return Part(text, last)
 
     def cancel(self) -> None:
@@ -77,13 +77,9 @@ class Call:
     def _run(self) -> None:
         clauses = Clauses()
         try:
-            stream = self._stream()
-            for delta in stream:
-                if not self._gain(clauses.feed(delta), False):
-                    if close := getattr(stream, "close", None):
-                        close()
-                    return
-            self._gain(clauses.rest(), True)
+            if self._gain("", False):
+                whole = self._think(lambda text: self._gain(clauses.feed(text), False))
+                self._gain(clauses.rest() if whole or not self._some else "", True)
         except Exception as error:
             log.warning("no answer", source=self._what, why=type(error).__name__, **place_of(error))
             with self._lock:
@@ -93,6 +89,7 @@ class Call:
         """Whether more is wanted."""
         with self._lock:
             self._ready += text
+            self._some = self._some or bool(text)
             self._news = self._clock()
             self._complete = complete
             return not self._cancelled

@@ -4,12 +4,13 @@ import ipaddress
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from duologue.models import Message
 from duologue.stage.background import Background
-from duologue_llm.answers.call import GAP_S, Call, Stream
+from duologue_llm.answers.call import GAP_S, Call, Take
 from duologue_llm.answers.question import Answering, Question
 
 THREADS = 64
@@ -55,17 +56,21 @@ class Chat:
 
     def ask(self, question: Question) -> Answering:
         messages = chat_messages(question, self._clock())
-        return Call(self._background, lambda: self._stream(messages), what="chat", gap_s=self._gap_s)
+        return Call(self._background, partial(self._think, messages), what="chat", gap_s=self._gap_s)
 
-    def _stream(self, messages: list[Any]) -> Stream:
+    def _think(self, messages: list[Any], take: Take) -> bool:
         if not self._model:
             self._model = self._client.models.list().data[0].id
         with self._client.chat.completions.create(
             model=self._model, messages=messages, stream=True
         ) as chunks:
+            reason = None
             for chunk in chunks:
                 # One without text counts too: the model is at work.
-                yield (chunk.choices[0].delta.content or "") if chunk.choices else ""
+                if not take((chunk.choices[0].delta.content or "") if chunk.choices else ""):
+                    break
+                reason = chunk.choices[0].finish_reason if chunk.choices else reason
+            return reason != "length"
 
 
 def chat_messages(question: Question, now: datetime) -> list[dict[str, str]]:
