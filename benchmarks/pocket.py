@@ -16,8 +16,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,12 +122,12 @@ async def _converse(url: str, seed: int) -> tuple[list[float], list[float]]:
             await line.say(np.zeros(RATE, np.int16))
             for question in QUESTIONS:
                 ended = await line.say(spoken(question, seed=seed))
-                if await line.until(lambda: line.first_after(ended) is not None):
-                    first.append((line.first_after(ended) or 0.0) - ended)
+                if await line.until(partial(line.heard_since, ended)):
+                    first.append(line.since(ended)[0] - ended)
                 await line.until(line.quiet)
             for _ in range(INTERRUPTIONS):
                 ended = await line.say(spoken(LONG, seed=seed))
-                await line.until(lambda: line.first_after(ended) is not None)
+                await line.until(partial(line.heard_since, ended))
                 await line.say(np.zeros(round(1.5 * RATE), np.int16))
                 begun = time.monotonic()
                 speech = _trimmed(spoken(INTERRUPTION, seed=seed))
@@ -171,15 +172,18 @@ class _Line:
                 ended = time.monotonic()
         return ended
 
-    async def until(self, what: Any) -> bool:
+    async def until(self, what: Callable[[], bool]) -> bool:
         """Sends silence until `what()`, for a few seconds at most."""
         deadline = time.monotonic() + PATIENCE_S
         while not what() and time.monotonic() < deadline:
             await self.say(np.zeros(CHUNK, np.int16))
-        return bool(what())
+        return what()
 
-    def first_after(self, at: float) -> float | None:
-        return next((sound for sound in self.sounds if sound > at), None)
+    def since(self, at: float) -> list[float]:
+        return [sound for sound in self.sounds if sound > at]
+
+    def heard_since(self, at: float) -> bool:
+        return bool(self.since(at))
 
     def quiet(self) -> bool:
         return not self.sounds or time.monotonic() - self.sounds[-1] > QUIET_S

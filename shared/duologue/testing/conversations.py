@@ -1,10 +1,9 @@
 """What a caller asks, and words that a sensible answer has: for tests and benchmarks of the pocket model."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
-from duologue.testing.words import number, words
+from duologue.testing.words import words
 
 
 class Case(NamedTuple):
