@@ -108,7 +108,6 @@ def deployment(
     *,
     model: str = "parrot",
     seed: int | None = None,
-    model: str = "parrot",
     options: Mapping[str, Any] | None = None,
     nats_url: str | None = None,
     env: Mapping[str, str] | None = None,

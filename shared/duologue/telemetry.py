@@ -116,6 +116,20 @@ REFUSED = Counter("duo_sessions_refused", "Sessions refused at their start", ["c
 SUSPENDED = Counter(
     "duo_sessions_suspended", "Times that a session lost a stage and waited for it", ["model"]
 )
+TAKEOVERS = Counter(
+    "duo_takeovers",
+    "Owners replaced by an heir, by why: worker `gone`, or `silent` (its step never ends, too), session `failed` or "
+    "`unknown` there, `hole`: its ring lacked units that another heir needs",
+    ["stage", "reason"],
+)
+TAKEOVER_SECONDS = Histogram(
+    "duo_takeover_seconds",
+    "From a session's first lost owner to its heirs' being let step",
+    ["stage"],
+    buckets=_START,
+)
+REPLAYED = Counter("duo_units_replayed", "Units that heirs step again under their records", ["stage"])
+LEDGER_BYTES = Gauge("duo_ledger_bytes", "Audio that roots keep for takeovers, of all sessions of the pod")
 CLOSED = Counter("duo_sessions_closed", "Sessions that ended after they were active", ["model", "reason"])
 UNITS_IN = Counter("duo_session_units_in", "Input units framed", ["model"])
 UNITS_OUT = Counter("duo_session_units_out", "Output units delivered", ["model"])

@@ -10,6 +10,7 @@ from duologue.tracing import Tracing
 from duologue_api.admission import Admission
 from duologue_api.live.config import SessionConfig
 from duologue_api.placement import Roster
+from duologue_api.seals import Seals
 
 if TYPE_CHECKING:
     from duologue_api.root import Root
@@ -26,11 +27,12 @@ CLOSE: BacklogPolicy = "close"
 class Limits:
     """`seed` fixes every session's.  `input_backlog_policy` says what becomes of input beyond `input_backlog_s`.
     `takeover_reserve`: places of each stage that no new session gets; "auto": as many as the largest worker has, where
-    there are several.  `deadline_units`: a session starts only where units are expected to be answered within so many."""
+    there are several.  `ledger_bytes`: audio that is
+    kept of a session for takeovers.  `deadline_units`: a session starts only where units are expected to be answered within so many."""
 
     input_backlog_s: float = 5.0
     lifetime_s: float = 3600.0
-    ring_bytes: int = 16 << 20
+    ledger_bytes: int = 64 << 20
     seed: int | None = None
     input_backlog_policy: BacklogPolicy = DROP_OLDEST
     takeover_reserve: int | Literal["auto"] = "auto"
@@ -44,6 +46,7 @@ class House(Protocol):
     exchange: Exchange
     roster: Roster
     admission: Admission
+    seals: Seals
     limits: Limits
     tracing: Tracing
 

@@ -38,6 +38,20 @@ class Meter:
         self._backlog = telemetry.BACKLOG_SECONDS.labels(self._model)
         self._silence = telemetry.SILENCE_SECONDS.labels(self._model)
 
+    def opened(self, took_s: float) -> None:
+        telemetry.STARTED.labels(self._model).inc()
+        telemetry.SESSIONS.labels(self._model).inc()
+        telemetry.START_SECONDS.labels(self._model).observe(took_s)
+
+    def suspended(self) -> None:
+        telemetry.SUSPENDED.labels(self._model).inc()
+
+    def closed(self, reason: str, shed: int) -> None:
+        """The session that was opened is over; `shed` as below."""
+        telemetry.SESSIONS.labels(self._model).dec()
+        telemetry.CLOSED.labels(self._model, reason).inc()
+        self.shed(shed)
+
     def trace(self, unit: int) -> str:
         """The traceparent that a unit sets out with; mostly none."""
         return self._tracing.sampled(self._sid, unit)

@@ -7,15 +7,13 @@ import structlog
 
 from duologue.bus import messages as m
 from duologue.bus import subjects
-from duologue.bus.transport import NoResponders, RequestTimeout, Transport
+from duologue.bus.transport import Transport
 from duologue.models import ROOT, STAGES, Edge
 from duologue_api.admission import Admission
-from duologue_api.placement import Life, Roster
+from duologue_api.asking import Absent, Asking, Failed, NoPlace
+from duologue_api.placement import Roster
 from duologue_api.wiring import Place, wiring
 
-ATTEMPT_S = 1.0
-AGAIN_S = 0.05
-"""Between two attempts: without a connection they fail at once."""
 START_S = 60.0
 """A session that has no owners after this long is refused."""
 
@@ -28,14 +26,6 @@ class Refused(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
-
-
-class _NoPlace(Exception):
-    """This worker does not take it; another one may."""
-
-
-class _Absent(_NoPlace):
-    """This worker does not answer."""
 
 
 class Opening:
@@ -56,11 +46,12 @@ class Opening:
         clock: Callable[[], float],
     ) -> None:
         self.places: dict[str, Place] = {ROOT: root}
-        self.wirings = 0
+        self.wirings = self.epochs = 0
+        """Issued so far."""
         self._sid, self._model, self._start, self._edges, self._root = sid, model, start, edges, root
         self._transport, self._roster, self._clock = transport, roster, clock
         self._admission = admission
-        self._epochs = 0
+        self._asking = Asking(transport, roster, clock)
         self._picked: dict[str, float] = {}
         """When the worker of a stage was picked; those that did not take it left out."""
         self._refused: set[str] = set()
@@ -105,9 +96,9 @@ class Opening:
             address = self._admission.pick(stage, self._model, self._chosen(), self._refused)
             if address is None:
                 raise Refused(*self._why_none(stage))
-            self._epochs += 1
+            self.epochs += 1
             self._picked[stage] = self._clock()
-            self.places[stage] = Place(address, (self._root.epoch[0], self._epochs))
+            self.places[stage] = Place(address, (self._root.epoch[0], self.epochs))
 
     def _chosen(self, without: str = "") -> dict[str, str]:
         """The workers of the stages placed so far."""
@@ -122,12 +113,17 @@ class Opening:
         try:
             await self._settle(stage, fresh, deadline)
             return True
-        except _NoPlace as why:
+        except Failed as why:
+            raise Refused("session_failed", str(why)) from why
+        except TimeoutError:
+            late = f"No owner could be found within {START_S:.0f} s. Try again later."
+            raise Refused("model_unavailable", late) from None
+        except NoPlace as why:
             address = self.places[stage].address
             log.info("claim not taken", sid=self._sid, worker=address, why=str(why))
             self._refused.add(address)
             self._roster.refused(address, self._picked.pop(stage))
-            if isinstance(why, _Absent):
+            if isinstance(why, Absent):
                 self._absent.add(address)
             if not self._admission.has_room(stage, self._model, self._chosen(without=stage), self._refused):
                 raise Refused(*self._why_none(stage)) from why
@@ -149,45 +145,6 @@ class Opening:
                 self._start,
                 wired,
             )
-            await self._claim(place, claim, deadline)
+            await self._asking.claim(place, claim, deadline)
         else:
-            await self._route(place, m.Route(m.WIRE, self._sid, place.epoch, wired), deadline)
-
-    async def _claim(self, place: Place, claim: m.Claim, deadline: float) -> None:
-        while True:
-            data = await self._ask(subjects.claims(place.address), claim, place, deadline)
-            try:
-                answer = m.decode(data, m.Claimed)
-            except m.Malformed as error:
-                raise _NoPlace(str(error)) from error
-            if answer.state == m.OPEN:
-                return
-            if answer.state == m.FAILED:
-                raise Refused("session_failed", answer.message)
-            if answer.state != m.OPENING:
-                raise _NoPlace(answer.message or answer.state)
-
-    async def _route(self, place: Place, route: m.Route, deadline: float) -> None:
-        data = await self._ask(subjects.control(place.address), route, place, deadline)
-        try:
-            reply = m.decode_control(data)
-        except m.Malformed as error:
-            raise _NoPlace(str(error)) from error
-        if not isinstance(reply, m.Routed) or not reply.known:
-            raise _NoPlace("lost the session")
-
-    async def _ask(self, subject: str, message: m.Struct, place: Place, deadline: float) -> bytes:
-        """Asks until there is an answer.  Raises `_NoPlace` if there will be none, `Refused` after the deadline."""
-        data = m.encode(message)
-        while self._clock() < deadline:
-            try:
-                return await self._transport.request(subject, data, ATTEMPT_S)
-            except NoResponders as error:
-                raise _Absent("nobody listens there") from error
-            except RequestTimeout as error:
-                if self._roster.judge(place.address) is not Life.ALIVE:
-                    raise _Absent("silent") from error
-                await asyncio.sleep(AGAIN_S)
-        raise Refused(
-            "model_unavailable", f"No owner could be found within {START_S:.0f} s. Try again later."
-        )
+            await self._asking.route(place, m.Route(m.WIRE, self._sid, place.epoch, wired), deadline)

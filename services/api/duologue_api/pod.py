@@ -21,6 +21,7 @@ from duologue_api.live.config import SessionConfig
 from duologue_api.placement import PROBE_S, Roster
 from duologue_api.port import Client, Crowded, Draining, ModelStatus
 from duologue_api.root import Root
+from duologue_api.seals import Seals
 from duologue_api.table import State
 
 TICK_S = 0.040
@@ -92,6 +93,7 @@ class Pod:
             unsendable=self._unsendable,
             wall=tracing.wall,
         )
+        self.seals = Seals(transport, self.address)
         self._subscriptions: list[Unsubscribe] = []
         self._writes: set[asyncio.Task[None]] = set()
         """The last of sessions that are over."""
@@ -209,6 +211,10 @@ class Pod:
         elif isinstance(control, m.Failed):
             if root := self.roots.get(control.sid):
                 root.on_failed(control)
+        elif isinstance(control, m.Sealed):
+            for sealed in control.sessions:
+                if root := self.roots.get(sealed.sid):
+                    root.on_sealed(control.sender, sealed)
         elif isinstance(control, m.Suspect):
             if self.transport.settled_s >= SETTLE_S:
                 self._suspect(control.address)
@@ -248,6 +254,8 @@ class Pod:
         telemetry.DRAINING.labels(subjects.API).set(self.state == m.DRAINING)
         for root in list(self.roots.values()):
             root.sample()
+        started = [root for root in self.roots.values() if root.places]
+        telemetry.LEDGER_BYTES.set(sum(root.ledger.bytes for root in started))
 
     def _heartbeat(self) -> None:
         self._every(HEARTBEAT_S, self._heartbeat)

@@ -5,7 +5,7 @@ It runs on the pod's event loop; each method is one message, handled to its end.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -19,17 +19,18 @@ from duologue.draws import seed_of
 from duologue.errors import BROKEN, NORMAL, CloseReason, kind, place_of
 from duologue.models import ROOT, STAGES
 from duologue.session.chronicler import Chronicler
+from duologue.session.ledger import Ledger
 from duologue.session.record import ACTIVE, CLOSED, SessionRecord
 from duologue_api.guarded import guarded
 from duologue_api.house import CLOSE, House
 from duologue_api.intake import Intake
 from duologue_api.live import events
 from duologue_api.live.config import SessionConfig
-from duologue_api.liveness import Liveness
 from duologue_api.meter import Meter
 from duologue_api.opening import Opening, Refused
 from duologue_api.port import Client
 from duologue_api.table import Input, State, after
+from duologue_api.takeover import Takeover
 from duologue_api.teller import Teller, overflow
 from duologue_api.wiring import Place, told, wiring
 
@@ -54,7 +55,7 @@ class Root:
         self._client, self._house = client, house
         self._epoch: m.Epoch = (1, 0)
         self._timers: list[asyncio.TimerHandle] = []
-        self._liveness = Liveness()
+        self._takeover: Takeover | None = None
         self._start_event: str | None = None
         self._close_wanted: tuple[str | None] | None = None
         self._usage_told = 0.0
@@ -86,9 +87,12 @@ class Root:
             post=house.exchange,
             clock=house.clock,
             arrived=self._on_unit,
-            ring_bytes=house.limits.ring_bytes,
+            ring_bytes=house.limits.ledger_bytes,
+            oldest=lambda: self.ledger.oldest,
         )
         self._endpoint.apply(m.Wiring((0, 1), False, {}, {"encoder": []}))
+        edges = self._manifest.edges(self._options)
+        self.ledger = Ledger(edges, self._endpoint.rings["encoder"])
         self._meter = Meter(
             self.sid, self._manifest, tracing=house.tracing, clock=house.clock, tell=self._tell_worker
         )
@@ -108,7 +112,7 @@ class Root:
             self.sid,
             config.model,
             m.Start(self._seed, self._options),
-            self._manifest.edges(self._options),
+            edges,
             Place(house.exchange.address, self._epoch),
             transport=house.transport,
             roster=house.roster,
@@ -171,25 +175,15 @@ class Root:
         """Whether this epoch is of an owner on the session's route, or may yet become one."""
         if self.state in (State.CONNECTING, State.CLOSED):
             return False
+        if self._takeover:
+            return self._takeover.owns(epoch)
         return any(place.epoch == epoch for place in self._opening.places.values())
 
     @guarded
     def check(self) -> None:
         """To be called at every tick of the pod: are the owners alive?"""
-        if self.state not in (State.ACTIVE, State.SUSPENDED, State.CLOSING):
-            return
-        lives = {stage: self._house.roster.judge(self.places[stage].address) for stage in STAGES}
-        outlook = self._liveness.look(lives, self._house.clock())
-        if outlook.news:
-            log.warning("stages lost", sid=self.sid, stages=outlook.lost)
-        if outlook.lost and self.state is State.ACTIVE:
-            self._enter(Input.LOST)
-            telemetry.SUSPENDED.labels(self._config.model).inc()
-        if outlook.hopeless:
-            self.fail(f"{', '.join(outlook.lost)} lost")
-        elif not outlook.lost and self.state is State.SUSPENDED:
-            self._enter(Input.BACK)
-            log.info("goes on", sid=self.sid)
+        if self._takeover and self.state is not State.CLOSED:
+            self._takeover.look()
 
     @guarded
     def sample(self) -> None:
@@ -200,8 +194,23 @@ class Root:
     @guarded
     def on_failed(self, failed: m.Failed) -> None:
         """An owner gave the session up."""
-        if self.owns(failed.epoch) and self.state is not State.STARTING:
-            self.fail(failed.message, failed.code)
+        if self._takeover and self.state is not State.CLOSED:
+            self._takeover.failed(failed)
+
+    @guarded
+    def on_sealed(self, worker: str, sealed: m.SealedOf) -> None:
+        if self._takeover and self.state is not State.CLOSED:
+            self._takeover.sealed(worker, sealed)
+
+    def on_lost(self) -> None:
+        if self.state is State.ACTIVE:
+            self._enter(Input.LOST)
+            self._meter.suspended()
+
+    def on_back(self, stages: Sequence[str]) -> None:
+        if self.state is State.SUSPENDED:
+            self._enter(Input.BACK)
+        self._chronicle("moved", stages=stages)
 
     def fail(
         self,
@@ -263,11 +272,13 @@ class Root:
         self._enter(Input.OPENED)
         self.places = places
         model, house = self._config.model, self._house
-        edges = self._manifest.edges(self._options)
+        edges = self.ledger.edges
         self._endpoint.apply(wiring(ROOT, edges, places, (self._epoch[0], self._opening.wirings), True))
-        telemetry.STARTED.labels(model).inc()
-        telemetry.SESSIONS.labels(model).inc()
-        telemetry.START_SECONDS.labels(model).observe(house.clock() - self._began)
+        start = m.Start(self._seed, self._options)
+        self._takeover = Takeover(
+            self.sid, model, start, self._endpoint, self.ledger, self._opening, house, self
+        )
+        self._meter.opened(house.clock() - self._began)
         log.info("session started", sid=self.sid, model=model)
         lifetime_s = house.limits.lifetime_s
         self._teller.expires_at = int(time.time() + lifetime_s)
@@ -293,6 +304,8 @@ class Root:
         self._house.admission.answered(self._config.model, waited)
         self.units_out = unit + 1
         self._endpoint.horizon = self.units_out
+        self.ledger.learn(unit, envelope.records, envelope.horizons)
+        self.ledger.advance(self.units_out)
         self._teller.context(envelope.context_used)
         pcm = envelope.body.tensors.get("pcm")
         self._teller.unit(unit, envelope.text, envelope.heard, pcm.data if pcm else None)
@@ -353,10 +366,7 @@ class Root:
             self._house.exchange.remove(self._endpoint)
             self._intake.release()
         if self.places:
-            model = self._config.model
-            telemetry.SESSIONS.labels(model).dec()
-            telemetry.CLOSED.labels(model, reason).inc()
-            self._meter.shed(self._intake.shed)
+            self._meter.closed(reason, self._intake.shed)
             counts = {"units_in": self._intake.units, "units_out": self.units_out, "shed": self._intake.shed}
             log.info("session ended", sid=self.sid, reason=reason, **counts)
             self._chronicle("closed", reason=reason, **counts)
@@ -381,12 +391,14 @@ class Root:
         self._client.send(events.error(code, message, client_event_id=event_id))
 
     def _chronicle(self, what: str, **detail: Any) -> None:
+        closed = what == "closed"
         self.chronicler.write(
             SessionRecord(
                 sid=self.sid,
                 model=self._config.model,
-                state=CLOSED if what == "closed" else ACTIVE,
-                options=self._options,
+                state=CLOSED if closed else ACTIVE,
+                # What the model was told is nobody's business once the session is over.
+                options={} if closed else self._options,
                 seed=self._seed,
                 route=told(self.places),
                 root_epochs=[(self._epoch[0], 0, self._house.exchange.address)],

@@ -47,7 +47,7 @@ class ApiSettings:
     input_backlog_policy: BacklogPolicy = DROP_OLDEST
     output_backlog_s: float = 5.0
     output_backlog_close_s: float = 30.0
-    ring_bytes: int = 16 << 20
+    ledger_bytes: int = 64 << 20
     takeover_reserve: int | Literal["auto"] = "auto"
     deadline_units: float = 1.0
     start_timeout_s: float = 60.0
@@ -92,7 +92,7 @@ async def run(settings: ApiSettings) -> int:
         limits=Limits(
             input_backlog_s=settings.input_backlog_s,
             lifetime_s=settings.lifetime_s,
-            ring_bytes=settings.ring_bytes,
+            ledger_bytes=settings.ledger_bytes,
             seed=settings.seed,
             input_backlog_policy=settings.input_backlog_policy,
             takeover_reserve=settings.takeover_reserve,

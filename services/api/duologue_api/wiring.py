@@ -15,11 +15,25 @@ class Place(NamedTuple):
 
 
 def wiring(
-    end: str, edges: Sequence[Edge], places: Mapping[str, Place], version: tuple[int, int], go: bool
+    end: str,
+    edges: Sequence[Edge],
+    places: Mapping[str, Place],
+    version: tuple[int, int],
+    go: bool,
+    wanted: Mapping[tuple[str, str], int] = {},
 ) -> Wiring:
-    """The part of the route that concerns `end` (a stage, or the root) when all owners serve from unit 0 on."""
-    inflows = {edge.src: Inflow([(places[edge.src].epoch, 0)], 0) for edge in edges if edge.dst == end}
-    outflows = {edge.dst: [Outflow(*places[edge.dst], 0)] for edge in edges if edge.src == end}
+    """The part of the route that concerns `end` (a stage, or the root).  `wanted` is the first unit that goes over each
+    edge (source, destination), 0 where it says nothing."""
+    inflows = {
+        edge.src: Inflow([(places[edge.src].epoch, 0)], wanted.get((edge.src, end), 0))
+        for edge in edges
+        if edge.dst == end
+    }
+    outflows = {
+        edge.dst: [Outflow(*places[edge.dst], wanted.get((end, edge.dst), 0))]
+        for edge in edges
+        if edge.src == end
+    }
     return Wiring(version, go, inflows, outflows, told(places))
 
 

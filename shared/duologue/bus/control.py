@@ -29,6 +29,8 @@ class Routed(Control, frozen=True, tag="routed"):
     version: tuple[int, int]
     unit: int
     known: bool = True
+    lacks: list[str] = []
+    """Destinations for which it no longer has the first unit wanted."""
 
 
 class Close(Control, frozen=True, tag="close"):
@@ -55,13 +57,15 @@ class Yours(Control, frozen=True, tag="yours"):
 
 
 class Failed(Control, frozen=True, tag="failed"):
-    """owner → root, notice: the session's state is lost here (`code` as in `duologue.errors`)."""
+    """owner → root, notice: the session's state is lost here (`code` as in `duologue.errors`).  `unit` is the one that the
+    model could not step, negative where the model is not the reason."""
 
     v: int
     sid: str
     epoch: Epoch
     code: str
     message: str
+    unit: int = -1
 
 
 class Drain(Control, frozen=True, tag="drain"):
@@ -92,6 +96,3 @@ class Trace(Control, frozen=True, tag="trace"):
     epoch: Epoch
     unit: int
     trace: str
-
-
-AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done | Suspect | Trace

@@ -31,6 +31,7 @@ class Emission(NamedTuple):
     trace: str = ""
     context_used: float = -1.0
     heard: tuple[Heard, ...] = ()
+    horizons: dict[str, int] = {}
 
     @property
     def size(self) -> int:
@@ -46,8 +47,8 @@ class Ring:
     """
 
     def __init__(self, begin: int, limit_bytes: int) -> None:
-        self.start = self.end = self.sent = begin
-        """First unit kept; next to be made; first that was never sent to anybody."""
+        self.first = self.start = self.end = self.sent = begin
+        """First unit wanted at all; first kept; next to be made; first that was never sent to anybody."""
         self.bytes = 0
         self._limit = limit_bytes
         self._kept: dict[int, Emission] = {}
@@ -85,6 +86,8 @@ class Outlet:
         """Units before this one may be sent."""
         self.patience_s = RESEND_S
         self.touched = now
+        self.sealed = False
+        """The addressee is to be replaced: nothing is sent to it, and what it says counts no more."""
         self._repaired = -math.inf
         self._doubted = False
         """Something was overdue: what was sent after it may be lost as well."""

@@ -4,7 +4,7 @@ No I/O: what is to be sent goes to a `Post`, time comes from a clock.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, Protocol
 
 from duologue import telemetry
@@ -39,7 +39,7 @@ class Held(NamedTuple):
 
 class Endpoint:
     """`begin` is the first unit that it makes, `window` the units under way on an edge, `arrived` is called after a
-    unit was accepted."""
+    unit was accepted.  From `oldest` on units are kept, whether or not a receiver may ask for them."""
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Endpoint:
         clock: Callable[[], float],
         arrived: Callable[[Envelope], None],
         ring_bytes: int = RING_BYTES,
+        oldest: Callable[[], int] | None = None,
     ) -> None:
         self.sid, self.stage, self.epoch = sid, stage, epoch
         self.version: tuple[int, int] = (0, 0)
@@ -60,11 +61,13 @@ class Endpoint:
         self.outlets: dict[str, list[Outlet]] = {}
         self.rings: dict[str, Ring] = {}
         self.horizon = begin
+        self.sealed: set[Epoch] = set()
+        """Replaced owners, of which nothing is heard any more."""
         self.counts: Counter[Verdict] = Counter()
         self.resent = 0
         """Units sent again because no acknowledgement came."""
         self._begin, self._window, self._ring_bytes = begin, window, ring_bytes
-        self._post, self._clock, self._arrived = post, clock, arrived
+        self._post, self._clock, self._arrived, self._oldest = post, clock, arrived, oldest
         self._role = telemetry.role(stage)
         self._owed: dict[str, set[str]] = {}
         self._repairs: set[str] = set()
@@ -85,11 +88,15 @@ class Endpoint:
             else:
                 self.inlets[src] = Inlet(inflow, self._window)
         for dst, flows in wiring.outflows.items():
-            self.rings.setdefault(dst, Ring(self._begin, self._ring_bytes))
-            known = {(outlet.epoch, outlet.start): outlet for outlet in self.outlets.get(dst, [])}
+            if dst not in self.rings:
+                begin = min((flow.start for flow in flows), default=self._begin)
+                self.rings[dst] = Ring(begin, self._ring_bytes)
+            known = {outlet.epoch: outlet for outlet in self.outlets.get(dst, [])}
             outlets = []
             for flow in flows:
-                outlet = known.get((flow.epoch, flow.start)) or Outlet(flow, self._window, now)
+                outlet = known.get(flow.epoch)
+                if outlet is None or outlet.acked < flow.start:
+                    outlet = Outlet(flow, self._window, now)
                 outlet.until = flow.until
                 outlets.append(outlet)
             self.outlets[dst] = outlets
@@ -100,6 +107,24 @@ class Endpoint:
                 self.offer(item.sender, item.envelope, until=item.until)
         return True
 
+    def seal(self, epochs: Collection[Epoch], fresh: bool = False) -> None:
+        """These are to be replaced: they are not heard any more, from whichever side of an edge.  What was to be sent to
+        them stays as it is until the next wiring.  `fresh` takes back what was sealed before."""
+        if fresh:
+            self.sealed.clear()
+        self.sealed.update(epochs)
+        for outlets in self.outlets.values():
+            for outlet in outlets:
+                outlet.sealed = outlet.epoch in self.sealed
+
+    def lacks(self) -> list[str]:
+        """Destinations for which a unit that an addressee wants is not kept any more."""
+        return [
+            dst
+            for dst, outlets in self.outlets.items()
+            if any(outlet.acked < min(self.rings[dst].start, self.rings[dst].end) for outlet in outlets)
+        ]
+
     # -- receiving
 
     def offer(self, sender: str, envelope: Envelope, until: float | None = None) -> Verdict:
@@ -107,7 +132,7 @@ class Endpoint:
         now = self._clock()
         inlet = self.inlets.get(envelope.src)
         verdict = inlet.judge(envelope.unit, envelope.epoch) if inlet is not None else Verdict.HELD
-        if envelope.to != self.epoch or envelope.dst != self.stage:
+        if envelope.to != self.epoch or envelope.dst != self.stage or envelope.epoch in self.sealed:
             verdict = Verdict.FENCED
         self.counts[verdict] += 1
         if verdict is Verdict.HELD:
@@ -162,7 +187,10 @@ class Endpoint:
     # -- sending
 
     def emit(self, dst: str, emission: Emission) -> None:
-        """A unit was made for `dst`: kept, and sent as far as credit reaches."""
+        """A unit was made for `dst`: kept, and sent as far as credit reaches, unless it comes before the first that is
+        wanted."""
+        if emission.unit < self.rings[dst].first:
+            return
         self.rings[dst].add(emission)
         self._pump(dst, self._clock())
 
@@ -178,12 +206,13 @@ class Endpoint:
         now = self._clock()
         outlets = self.outlets.get(ack.dst, [])
         for outlet in outlets:
-            if outlet.epoch == ack.to:
+            if outlet.epoch == ack.to and not outlet.sealed:
                 outlet.on_ack(ack.next, ack.credit, ack.horizon, ack.repair, now)
-        if outlets:
+        if outlets and not any(outlet.sealed for outlet in outlets):
             ring = self.rings[ack.dst]
             acked = min(o.acked if o.lacks(ring.end) else ring.end for o in outlets)
-            ring.release(acked, min(o.horizon for o in outlets))
+            horizon = min(o.horizon for o in outlets)
+            ring.release(acked, horizon if self._oldest is None else min(horizon, self._oldest()))
             self._pump(ack.dst, now)
 
     def check(self) -> None:
@@ -194,7 +223,7 @@ class Endpoint:
         for dst, outlets in self.outlets.items():
             ring = self.rings[dst]
             for outlet in outlets:
-                unit = outlet.overdue(ring.end, now)
+                unit = None if outlet.sealed else outlet.overdue(ring.end, now)
                 if unit is not None and (emission := ring.get(unit)):
                     self.resent += 1
                     telemetry.RESENT.labels(self._role, "overdue").inc()
@@ -204,6 +233,8 @@ class Endpoint:
     def _pump(self, dst: str, now: float) -> None:
         ring = self.rings[dst]
         for outlet in self.outlets[dst]:
+            if outlet.sealed:
+                continue
             stop = outlet.sendable(ring.end)
             if outlet.sent < stop and outlet.sent == outlet.acked:
                 outlet.touched = now
@@ -236,5 +267,6 @@ class Endpoint:
                 e.trace,
                 e.context_used,
                 e.heard,
+                e.horizons,
             ),
         )

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from duologue.bus.control import AnyControl as AnyControl
 from duologue.bus.control import Close as Close
 from duologue.bus.control import Control as Control
 from duologue.bus.control import Done as Done
@@ -39,6 +38,12 @@ from duologue.bus.routes import Outflow as Outflow
 from duologue.bus.routes import Start as Start
 from duologue.bus.routes import Told as Told
 from duologue.bus.routes import Wiring as Wiring
+from duologue.bus.sealing import Decided as Decided
+from duologue.bus.sealing import Seal as Seal
+from duologue.bus.sealing import Sealed as Sealed
+from duologue.bus.sealing import SealedOf as SealedOf
+from duologue.bus.sealing import SealOf as SealOf
+from duologue.bus.sealing import Standing as Standing
 from duologue.bus.tensor import Malformed as Malformed
 from duologue.bus.tensor import Struct as Struct
 from duologue.bus.tensor import Tensor as Tensor
@@ -62,6 +67,8 @@ from duologue.bus.units import Heard as Heard
 from duologue.bus.units import Number as Number
 from duologue.bus.units import Speech as Speech
 from duologue.bus.units import size as size
+
+AnyControl = Route | Routed | Close | Mine | Yours | Failed | Drain | Done | Suspect | Trace | Seal | Sealed
 
 T = TypeVar("T")
 

@@ -40,13 +40,15 @@ class Wiring(Struct, frozen=True):
 
 class Start(Struct, frozen=True):
     """What a stage is opened with: the model's options, the sampling seed, the first unit to be stepped, the
-    first unit of the context, and known records by unit and stage."""
+    first unit of the context, and known records by unit and stage.  `decided` says by stage before which unit its
+    decisions are known: one without a record was none."""
 
     seed: int
     options: dict[str, Any] = {}
     begin: Number = 0
     context_start: int = 0
     records: dict[int, dict[str, Any]] = {}
+    decided: dict[str, int] = {}
 
 
 class Claim(Struct, frozen=True):

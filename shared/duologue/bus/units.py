@@ -82,7 +82,8 @@ class Envelope(Struct, frozen=True):
     by stage; `text` is what the transcript gains, `heard` what that of the user does.  `sent` is the sender's wall
     clock in seconds (telemetry only; nothing is decided by it), `trace` a W3C traceparent, empty for units that are not
     traced, and `context_used` the share of the model's context budget in use after this unit, 0..1, negative while it
-    is not known.
+    is not known.  `horizons` has, of every stage that has stepped the unit, the oldest unit on which its state depends
+    after it.
     """
 
     v: int
@@ -100,6 +101,7 @@ class Envelope(Struct, frozen=True):
     trace: str = ""
     context_used: float = -1.0
     heard: tuple[Heard, ...] = ()
+    horizons: dict[str, int] = {}
 
     @property
     def size(self) -> int:

@@ -38,7 +38,7 @@ def api(settings: Settings) -> int:
         input_backlog_policy=settings.input_backlog_policy,
         output_backlog_s=settings.output_backlog_s,
         output_backlog_close_s=settings.output_backlog_close_s,
-        ring_bytes=settings.ring_bytes,
+        ledger_bytes=settings.ledger_bytes,
         takeover_reserve=settings.takeover_reserve,
         deadline_units=settings.deadline_units,
         drain_s=settings.drain_s,

@@ -6,6 +6,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+from duologue.bus.messages import AnyBody
+
 STAGES = ("encoder", "llm", "talker", "codec")
 ENTRY_POINTS = "duologue.models"
 """Group of the entry points by which other distributions bring models: id = module with a `MANIFEST`."""
@@ -57,6 +59,11 @@ def no_prompt(instructions: str | None, messages: Sequence[Message], voice: str)
     return {}
 
 
+def no_recall(src: str, dst: str, record: Any) -> AnyBody:
+    """Of a model without record-like edges."""
+    raise LookupError(f"what {src} sends to {dst} can't be read from records")
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """A model's declaration.  The callables are the model's pure functions."""
@@ -79,6 +86,8 @@ class Manifest:
     prompt: Callable[[str | None, Sequence[Message], str], Mapping[str, Any]] = no_prompt
     """(instructions, earlier messages, voice), of which `duologue_api.live.config` bounds the bytes → options of that
     session's `Start`, beyond `session_options`: what the model makes of them."""
+    recall: Callable[[str, str, Any], AnyBody] = no_recall
+    """(src, dst, record of src) → what a record-like edge brings."""
     voices: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
     """Features of the Live protocol that the model has not; clients are told of `INSTRUCTIONS` and `HISTORY` by `info`

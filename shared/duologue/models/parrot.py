@@ -301,6 +301,7 @@ MANIFEST = Manifest(
     worker_options=worker_options,
     edges=_edges,
     boundaries=_boundaries,
+    recall=lambda src, dst, record: feedback(record),
     voices=("parrot",),
     unsupported=(
         INSTRUCTIONS,

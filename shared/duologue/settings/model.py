@@ -74,7 +74,7 @@ class Settings(BaseSettings):
         Use(
             "api up",
             flag="--model",
-            otherwise={"api": "that of `model`, or all there are", "up": "that of `model`, or parrot"},
+            otherwise={"api": "that of `model`, or all there are", "up": "that of `model`, or pocket"},
         ),
     ] = []
     """Serve this model; repeatable."""
@@ -163,8 +163,10 @@ class Settings(BaseSettings):
         Use("api worker", otherwise={"api": "a quarter unit", "worker": "a fortieth"}),
     ] = None
     """Wait of a bundle, or of a worker's step, for more sessions' units."""
-    ring_bytes: Annotated[int, Field(ge=1 << 16), Use("api worker")] = 16 << 20
+    ring_bytes: Annotated[int, Field(ge=1 << 16), Use("worker")] = 16 << 20
     """Memory of the units that one edge of a session keeps for repair, at most."""
+    ledger_bytes: Annotated[int, Field(ge=1 << 20), Use("api")] = 64 << 20
+    """Memory of a session's input that is kept so that lost stages can be made again, at most."""
 
     # ------------------------------------------------------------ what can be seen
 

@@ -8,10 +8,15 @@ from typing import Any, NamedTuple
 
 from duologue.bus.delivery import Emission
 from duologue.bus.endpoint import RING_BYTES, Endpoint, Post
-from duologue.bus.messages import Claim, Envelope
+from duologue.bus.messages import AnyBody, Claim, Envelope, Standing
 from duologue.models import ROOT, Edge, Manifest
+from duologue.session.known import Known
 from duologue.stage.model import History, Result, StageModel, Unit
 from duologue.tracing import REMEMBERED_S
+
+KNOWN_S = 30.0
+"""So long an owner remembers what was decided, its own and what came with its inputs: stages are at most 16 s ahead of the
+session's output, since each makes no more than 4 s that the next has not accepted."""
 
 
 class Phase(Enum):
@@ -66,6 +71,11 @@ class Owner:
         self.times: deque[Times] = deque(maxlen=max(2, round(REMEMBERED_S / manifest.unit_s)))
         """Of the last units, for those that turn out late; empty where nothing is traced."""
         self._came: dict[int, float] = {}
+        self._manifest, self._decided = manifest, claim.start.decided
+        self.known = Known()
+        self._remembered = round(KNOWN_S / manifest.unit_s)
+        for unit, records in claim.start.records.items():
+            self.known.learn(unit, records, {})
         self.endpoint = Endpoint(
             claim.sid,
             claim.stage,
@@ -84,6 +94,7 @@ class Owner:
             self.hear()
         if envelope.src == self.main:
             self._came[envelope.unit] = self._clock()
+        self.known.learn(envelope.unit, envelope.records, envelope.horizons)
         arrived(self)
 
     def hear(self) -> None:
@@ -104,13 +115,23 @@ class Owner:
         for edge in self.inputs:
             if self.unit < edge.lag:
                 continue
-            envelope = self._arrived(edge)
-            if envelope is None:
-                return None
-            inputs[edge.src] = envelope.body
+            body = self._recalled(edge)
+            if body is None:
+                envelope = self._arrived(edge)
+                if envelope is None:
+                    return None
+                body = envelope.body
+            inputs[edge.src] = body
         if not self.endpoint.room():
             return None
         return Unit(self.unit, inputs, self.start.records.get(self.unit, {}).get(self.stage))
+
+    def _recalled(self, edge: Edge) -> AnyBody | None:
+        """What the edge brought in a unit that is known from records; `None` where it has to come again."""
+        unit = self.unit - edge.lag
+        if not edge.record_like or unit >= self._decided.get(edge.src, 0):
+            return None
+        return self._manifest.recall(edge.src, edge.dst, self.start.records.get(unit, {}).get(edge.src))
 
     def _arrived(self, edge: Edge) -> Envelope | None:
         inlet = self.endpoint.inlets.get(edge.src)
@@ -121,22 +142,50 @@ class Owner:
         arrived.  Raises `KeyError` if the model gave no body for a destination."""
         main: Envelope | None = None
         for edge in self.inputs:
-            if self.unit >= edge.lag:
+            if self.unit >= edge.lag and self._recalled(edge) is None:
                 envelope = self.endpoint.take(edge.src)
                 main = envelope if edge.src == self.main else main
         assert main is not None  # every stage has a main input, without lag
-        records = main.records if result.record is None else {**main.records, self.stage: result.record}
+        own = {} if result.record is None else {self.stage: result.record}
+        records = {**main.records, **own}
         used = main.context_used if result.context_used is None else result.context_used
         self.stepped_at = self._clock()
-        self.endpoint.horizon = horizon
+        horizons = {**main.horizons, self.stage: horizon}
+        self.known.learn(self.unit, records, horizons)
+        self.known.forget(self.unit - self._remembered)
+        self.endpoint.horizon = max(self.endpoint.horizon, self.known.begin(self.stage, self._wanted()))
         text, heard = main.text + result.text, (*main.heard, *result.heard)
         unit, self.unit = self.unit, self.unit + 1
         for edge in self.outputs:
             body = result.out[edge.dst]
             emission = (
-                Emission(unit, body, records, text, main.flags, main.trace, used, heard)
+                Emission(unit, body, records, text, main.flags, main.trace, used, heard, horizons)
                 if edge.main
-                else Emission(unit, body, {})
+                else Emission(unit, body, own, horizons={self.stage: horizon})
             )
             self.endpoint.emit(edge.dst, emission)
         return main, self._came.pop(unit, self._clock())
+
+    def _wanted(self) -> int:
+        """The oldest unit that a destination, or who replaces it, may still ask for; what it has accepted over a
+        record-like edge it need not."""
+        record_like = {edge.dst for edge in self.outputs if edge.record_like}
+        return min(
+            (
+                outlet.acked if dst in record_like else min(outlet.acked, outlet.horizon)
+                for dst, outlets in self.endpoint.outlets.items()
+                for outlet in outlets
+            ),
+            default=self.start.begin,
+        )
+
+    def standing(self, since: int) -> Standing:
+        """How the owner stands, for its root."""
+        return Standing(
+            self.stage,
+            self.epoch,
+            self.unit,
+            {src: inlet.next for src, inlet in self.endpoint.inlets.items()},
+            {dst: ring.start for dst, ring in self.endpoint.rings.items()},
+            self.known.since(since),
+        )

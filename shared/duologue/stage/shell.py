@@ -18,6 +18,7 @@ from duologue.stage.capacity import Capacity
 from duologue.stage.engine import Engine
 from duologue.stage.model import SessionError, StageModel
 from duologue.stage.owner import Owner, Phase
+from duologue.stage.sealing import answers, seal
 from duologue.stage.tenancy import Tenancy
 from duologue.stage.ticks import Ticks
 from duologue.stage.watch import Watch
@@ -95,7 +96,7 @@ class Shell:
             limit=self.settings.batch_limit,
             watch=self._watch,
             opened=lambda owner: self._claimed(owner, owner.reply_to, m.OPEN),
-            failed=self._fail,
+            failed=lambda owner, error: self._fail(owner, error, owner.unit),
             fatal=fatal,
             measured=lambda step_s, unit_s: self.capacity.headroom.stepped(step_s, unit_s),
         )
@@ -258,17 +259,17 @@ class Shell:
             # A full worker must not turn sessions away until the next heartbeat is due.
             self._every(0.0, self._beat)
 
-    def _fail(self, owner: Owner, error: SessionError) -> None:
+    def _fail(self, owner: Owner, error: SessionError, unit: int = -1) -> None:
         if owner.phase is Phase.CLOSED:
             return
         log.warning("session failed", sid=owner.sid, stage=self.stage, code=error.code, why=str(error))
         if owner.phase is Phase.OPENING:
             self._claimed(owner, owner.reply_to, m.FAILED, str(error))
-        self._part(owner, error)
+        self._part(owner, error, unit)
 
-    def _part(self, owner: Owner, error: SessionError) -> None:
-        """Closes the owner and tells its root."""
-        notice = m.encode(m.Failed(m.WIRE, owner.sid, owner.epoch, error.code, str(error)))
+    def _part(self, owner: Owner, error: SessionError, unit: int = -1) -> None:
+        """Closes the owner and tells its root; `unit` is the one that the model could not step, if that is why."""
+        notice = m.encode(m.Failed(m.WIRE, owner.sid, owner.epoch, error.code, str(error), unit))
         self._failed[owner.sid, owner.epoch] = self._clock(), owner.root, notice
         self._transport.publish(subjects.control(owner.root), notice)
         self.close(owner)
@@ -293,6 +294,10 @@ class Shell:
         elif isinstance(control, m.Trace):
             if owner := self.owners.get((control.sid, control.epoch)):
                 self._watch.late(owner, control.unit, control.trace)
+        elif isinstance(control, m.Seal):
+            owners = self.owners.values()
+            for answer in answers(self.address, [seal(owners, asked) for asked in control.sessions]):
+                self._transport.publish(subjects.control(control.sender), answer)
         elif isinstance(control, m.Drain):
             self.drain()
             self._answer(message.reply, m.Done(m.WIRE, f"{len(self.owners)} sessions left"))
@@ -305,7 +310,8 @@ class Shell:
         if owner.endpoint.apply(route.wiring):
             owner.go = route.wiring.go
         owner.hear()
-        self._answer(reply, m.Routed(m.WIRE, route.sid, route.epoch, owner.endpoint.version, owner.unit))
+        version, lacks = owner.endpoint.version, owner.endpoint.lacks()
+        self._answer(reply, m.Routed(m.WIRE, route.sid, route.epoch, version, owner.unit, lacks=lacks))
         self._ticks.look(owner)
 
     def _suspect(self, address: str) -> None:
