@@ -18,6 +18,7 @@ from duologue.models.pocket import CONTEXT_CHARACTERS, FEEDBACK_UNITS, prompt
 from duologue.stage.model import History, Result, SessionError, Unit
 from duologue_llm import pocket
 from duologue_llm.answers import Answerer, Answering, Part, Question
+from duologue_llm.answers.call import SORRY
 from duologue_llm.answers.rules import Rules
 from duologue_llm.pocket_duplex import LOST_UNITS, RESUME_UNITS, Do, State
 from duologue_llm.pocket_turns import Exchange, after, newest, trim
@@ -374,6 +375,17 @@ def test_an_answer_waits_while_the_user_speaks_and_comes_if_it_was_a_cough() -> 
     assert talk.said() == ""
     talk.run(8)
     assert talk.said() == "Here."
+
+
+def test_an_answerer_that_breaks_is_apologised_for() -> None:
+    class Broken:
+        def ask(self, question: Question) -> Answering:
+            raise RecursionError
+
+    talk = Talk(Broken())
+    talk.unit(turn="What is that?")
+    talk.run(12)
+    assert talk.said() == SORRY
 
 
 def test_an_answer_of_which_nothing_is_heard_is_over_at_last() -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from duologue_llm.answers import replies
@@ -23,6 +24,12 @@ _AGAIN = re.compile(
     r"what did you (?:just )?say|what was that|once more|one more time|i did (?:not|n't) (?:hear|catch|get) (?:that|you))"
 )
 _SENTENCES = re.compile(r"(?<=[.?!])\s+")
+_GREETING = re.compile(
+    r"^(?:hello|hi|hey|hiya|good (?:morning|afternoon|evening|day))\b[^,]{0,20},\s*(?=\S)", re.IGNORECASE
+)
+MOST_CHARACTERS = 600
+"""Of what is asked, half a minute of speech: rules are read within a step, and take longer than in proportion to it.  Of
+more, which only a message that was typed has, the end counts."""
 
 
 class Rules:
@@ -32,25 +39,34 @@ class Rules:
         self._clock = clock
 
     def ask(self, question: Question) -> Answering:
-        return Whole("" if question.begun else self.known(question) or replies.unknown(question))
+        if question.begun:
+            return Whole("")
+        asked = _bounded(question)
+        return Whole(self.known(asked) or replies.unknown(asked))
 
     def known(self, question: Question) -> str | None:
         """The answer, if there is a rule for it."""
         if not question.asked.strip():
             return replies.opening(question)
-        now = self._clock()
+        now, question = self._clock(), _bounded(question)
         for text in _readings(question.asked):
             if answer := _answer(question, text, now):
                 return answer
         return None
 
 
+def _bounded(question: Question) -> Question:
+    *earlier, (role, asked) = question.messages
+    return replace(question, messages=(*earlier, (role, asked[-MOST_CHARACTERS:])))
+
+
 def _readings(asked: str) -> Iterator[str]:
-    """All of it; then its sentences, the last first, since that is mostly the question."""
-    yield asked
+    """All of it; then its sentences, the last first, since that is mostly the question; each then without a greeting."""
     sentences = _SENTENCES.split(asked.strip())
-    if len(sentences) > 1:
-        yield from reversed(sentences)
+    for text in [asked, *(reversed(sentences) if len(sentences) > 1 else ())]:
+        yield text
+        if (greeting := _GREETING.match(text)) is not None:
+            yield text[greeting.end() :]
 
 
 def _answer(question: Question, text: str, now: datetime) -> str | None:
