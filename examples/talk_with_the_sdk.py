@@ -1,4 +1,4 @@
-"""The parrot through the OpenAI SDK (openai >= 3.57), against `make demo`."""
+"""The pocket model through the OpenAI SDK (openai >= 3.57), against `make demo`."""
 
 import asyncio
 import base64
@@ -12,7 +12,7 @@ async def main() -> None:
     with wave.open("examples/hello.wav") as recording:  # 24 kHz, mono, 16 bit
         heard = recording.readframes(recording.getnframes())
     async with client.live.connect() as session:
-        await session.send({"type": "session.start", "session": {"model": "parrot"}})
+        await session.send({"type": "session.start", "session": {"model": "pocket"}})
 
         async def speak() -> None:
             for at in range(

@@ -29,6 +29,7 @@ async def opened(running: Browser, url: str) -> Page:
 
 
 async def type_key(tab: Page, key: str) -> None:
+    await tab.until("!document.querySelector('#key-field').hidden")
     await tab.evaluate(f"document.querySelector('#key').value = {key!r}")
     await tab.click("#key-field button")
 
@@ -100,8 +101,7 @@ def test_keys(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
             await tab.until("document.querySelector('#notice').hidden")
             await tab.click("#talk")
             await tab.until(f"{PHASE} === 'live'")
-            await tab.until("document.querySelectorAll('.turn.user').length")
-            assert (await text(tab, ".turn.user .words")).startswith("inin")
+            await tab.until("document.querySelector('.turn.user .words')?.textContent.startsWith('inin')")
             await stop(tab)
             # Nothing of it stays in the browser.
             kept = "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])"

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import io
 import json
 import os
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from rich.console import Console
 
 from duologue import allinone
 from duologue.audio.formats import PCM_16K, PCM_24K, PCMA, PCMU
@@ -296,6 +298,22 @@ def test_worker_settings(worker: Service, monkeypatch: pytest.MonkeyPatch) -> No
         0,
     )
     assert worker.settings["metrics_port"] is None
+
+
+def test_settings_of_a_model_are_options_of_its_workers(
+    worker: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUO_POCKET_CHAT_URL", "http://there:1/v1")
+    monkeypatch.setenv("DUO_POCKET_CHAT_KEY", "k")
+    given = ["--option", "chat_key=other", "--option", "inline=true"]
+    assert main(["worker", "llm", "--model", "pocket", *given]) == 0
+    assert worker.settings["options"] == {
+        "chat_url": "http://there:1/v1",
+        "chat_key": "other",
+        "inline": True,
+    }
+    assert main(["worker", "llm", "--model", "parrot"]) == 0
+    assert worker.settings["options"] == {}
 
 
 def test_the_real_settings_take_what_the_command_line_gives(worker: Service, api: Service) -> None:
@@ -896,6 +914,21 @@ def test_transcript_lines() -> None:
     assert add(" next", 2240) == f"   2.00 s  again{'x' * 80}yz"
     assert lines.rest() == "   2.24 s  next"
     assert lines.rest() is None
+
+
+def test_who_begins_to_speak_ends_the_line_of_the_other() -> None:
+    shown = io.StringIO()
+    screen = talk._Screen(100, 24_000, Console(file=shown, width=100))
+    with screen.running():
+        for text, start_ms, heard in ((" What", 0, True), (" day?", 80, True), (" Tues", 900, False)):
+            screen.event(TranscriptDelta({"type": "t"}, text, start_ms, start_ms + 80, heard))
+        screen.event(TranscriptDelta({"type": "t"}, "day.", 980, 1060, False))
+        screen.event(TranscriptDelta({"type": "t"}, " Thanks.", 1500, 1580, True))
+    assert shown.getvalue().splitlines()[:3] == [
+        ">    0.00 s  What day?",
+        "<    0.90 s  Tuesday.",
+        ">    1.50 s  Thanks.",
+    ]
 
 
 def test_uvloop_or_not() -> None:

@@ -38,6 +38,7 @@ class Recogniser:
 
     def __init__(self) -> None:
         self.heard: list[int] = []
+        self.texts: list[str] = []
         self.full_stop = "."
         self.threads: set[int] = set()
         self.may_go = threading.Event()
@@ -49,7 +50,8 @@ class Recogniser:
         units = pcm.reshape(-1, UNIT_SAMPLES)[:, 0].tolist()
         self.heard.append(len(units))
         said = [f"w{word}" for word, _ in groupby(units) if word not in (0, NOISE)]
-        return " ".join(said) + (self.full_stop if said else "")
+        self.texts.append(" ".join(said) + (self.full_stop if said else ""))
+        return self.texts[-1]
 
 
 class Talk:
@@ -113,6 +115,8 @@ def plain(state: State) -> Any:
 
 
 QUIET = [0] * 30
+PAUSED = ENDS[True] - 1
+"""Units of silence that no turn ends with."""
 
 
 def test_a_sentence_is_a_turn_once_it_is_over() -> None:
@@ -161,7 +165,7 @@ def test_words_are_told_while_the_speaker_goes_on_and_each_once() -> None:
 
 def test_long_speech_is_cut_in_a_pause() -> None:
     said = [word for word in range(1, 31) for _ in range(4)]
-    talk = Talk().say(*[0] * 5, *said[:80], *[0] * 5, *said[80:], *QUIET)
+    talk = Talk().say(*[0] * 5, *said[:80], *[0] * PAUSED, *said[80:], *QUIET)
     assert [text for text, *_ in talk.texts] == [
         " ".join(f"w{word}" for word in range(1, 21)) + ". " + " ".join(f"w{n}" for n in range(21, 31)) + "."
     ]
@@ -209,6 +213,23 @@ def test_a_slow_recogniser_delays_no_unit_and_its_word_is_kept() -> None:
         assert (same.record, same.heard, same.out) == (result.record, result.heard, result.out)
     assert len(talk.recogniser.heard) == asked
     assert plain(again) == plain(talk.state)
+
+
+def test_words_in_passing_wait_for_those_that_are_to_be_answered() -> None:
+    talk = Talk(inline=False)
+    talk.recogniser.may_go.clear()
+    states = [talk.opened(History(), 0) for _ in range(3)]
+    # The first one keeps the recogniser busy, the second goes on speaking, the third has finished a sentence.
+    sounds = ([1] * 60, [0] * 20 + [2] * 40, [0] * 40 + [3] * 5 + [0] * 15)
+    for number, words in enumerate(zip(*sounds, strict=True)):
+        rows = [(s, Unit(number, {"root": sound(w)})) for s, w in zip(states, words, strict=True)]
+        talk.encoder.step(rows)
+    assert all(state.asked is not None for state in states)
+    talk.recogniser.may_go.set()
+    for state in states:
+        assert state.asked is not None
+        state.asked[1].result(20)
+    assert talk.recogniser.texts == ["w1.", "w3.", "w2."]
 
 
 def test_a_recogniser_that_fails_ends_the_session_alone() -> None:

@@ -836,7 +836,7 @@ def test_the_record_is_written_at_the_start_and_at_the_end() -> None:
         await call.ended()
         await asyncio.sleep(0.1)
         record = await record_of(call)
-        assert (record.state, record.units) == (CLOSED, 1)
+        assert (record.state, record.units, record.options) == (CLOSED, 1, {})
         told = [subjects.event(what, call.root.sid) for what in ("opened", "closed")]
         assert [subject for subject in heard if subject in told] == told
 

@@ -385,12 +385,14 @@ class Root:
         self._client.send(events.error(code, message, client_event_id=event_id))
 
     def _chronicle(self, what: str, **detail: Any) -> None:
+        closed = what == "closed"
         self.chronicler.write(
             SessionRecord(
                 sid=self.sid,
                 model=self._config.model,
-                state=CLOSED if what == "closed" else ACTIVE,
-                options=self._options,
+                state=CLOSED if closed else ACTIVE,
+                # What the model was told is nobody's business once the session is over.
+                options={} if closed else self._options,
                 seed=self._seed,
                 route=told(self.places),
                 root_epochs=[(self._epoch[0], 0, self._house.exchange.address)],

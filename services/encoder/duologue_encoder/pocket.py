@@ -20,11 +20,13 @@ from duologue.stage.background import Background, Lane
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
 from duologue_encoder import pocket_moonshine, pocket_voice
 from duologue_encoder.pocket_hearing import Hearing
-from duologue_encoder.pocket_turn import Job, Recognised, Said
+from duologue_encoder.pocket_turn import Job, Kind, Recognised, Said
 from duologue_encoder.pocket_voice import Ear, Voice
 
 SETTLE = -(-int(pocket_voice.SETTLE_S * INPUT_RATE) // UNIT_SAMPLES)
 """Units after which the network judges as if it had heard all that was before."""
+IN_PASSING_S = 0.6
+"""What is recognised in passing may take so long, and comes after what is to be answered."""
 FIXED_BYTES, SESSION_BYTES = 250_000_000, 1_000_000
 """Measured with all weights loaded; the sound of the longest segment, and what Python adds."""
 
@@ -126,10 +128,12 @@ class Encoder:
         if state.asked is not None and state.asked[0] != wanted:
             state.lane.cancel()
             state.asked = None
-        if wanted is not None and state.asked is None:
-            units = range(wanted.first, wanted.end)
-            pcm = np.concatenate([state.sound.get(unit, SILENCE) for unit in units])
-            state.asked = wanted, state.lane.submit(lambda: self._recognise(pcm))
+        if wanted is None or state.asked is not None:
+            return
+        units = range(wanted.first, wanted.end)
+        pcm = np.concatenate([state.sound.get(unit, SILENCE) for unit in units])
+        wait_s = IN_PASSING_S if wanted.kind is Kind.PARTIAL else 0.0
+        state.asked = wanted, state.lane.submit(lambda: self._recognise(pcm), wait_s)
 
 
 def _arrived(state: State) -> Recognised | None:

@@ -92,11 +92,12 @@ def _fresh(start: Start, context_start: int) -> State:
     options = start.options
     messages = [(str(role), str(text)) for role, text in options.get("messages", ())]
     instructions = options.get("instructions")
-    asked = bool(messages) and messages[-1][0] == "user"
+    before = [] if context_start else newest(messages, CONTEXT_CHARACTERS // 2)
+    asked = bool(before) and before[-1][0] == "user"
     return State(
         seed=start.seed,
         instructions=instructions,
-        before=[] if context_start else newest(messages, CONTEXT_CHARACTERS // 2),
+        before=before,
         speaks_first=asked or (not messages and greets_first(instructions)),
         budget=CONTEXT_CHARACTERS,
         next=start.begin,

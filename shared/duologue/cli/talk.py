@@ -221,7 +221,10 @@ class _Screen:
 
     def event(self, event: Event) -> None:
         if isinstance(event, TranscriptDelta):
-            lines, sign = (self._heard, ">") if event.heard else (self._said, "<")
+            (lines, sign), (others, other_sign) = (self._heard, ">"), (self._said, "<")
+            if not event.heard:
+                (lines, sign), (others, other_sign) = (others, other_sign), (lines, sign)
+            self._print(others.rest(), other_sign)
             self._print(lines.add(event), sign)
             self._progress.update(self._task, line=self._said.text.strip()[-60:])
 

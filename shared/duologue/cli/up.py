@@ -15,7 +15,7 @@ from duologue.cli.failure import Failure
 from duologue.cli.options import parse_options, parse_workers, read_keys
 from duologue.settings import Settings, for_services
 
-MODEL = "parrot"
+MODEL = "pocket"
 
 
 def up(settings: Settings) -> int:

@@ -1,7 +1,7 @@
 // The page: its elements, and what they do.
 
 import {models} from "./catalogue.js";
-import {Conversation} from "./conversation.js";
+import {Conversation, newContext} from "./conversation.js";
 import {FORMATS, formatNamed} from "./formats.js";
 import {keyCanBeSent} from "./live.js";
 import {EventLog, lineOf} from "./log.js";
@@ -139,14 +139,16 @@ async function start() {
   }
   setPhase("starting", "Connecting");
   setMuted(false);
-  conversation = (await look()) ? await open() : null;
+  const context = newContext();
+  if (await look()) conversation = await open(context);
+  else context.close();
   if (!conversation) setPhase("idle", "Ready when you are");
 }
 
-async function open() {
+async function open(context) {
   const {session, format, key} = chosen();
   try {
-    return await Conversation.open({url: liveUrl.href, key, session, format, on: handlers});
+    return await Conversation.open({context, url: liveUrl.href, key, session, format, on: handlers});
   } catch (error) {
     tell(problems.ofMicrophone(error));
     return null;
@@ -193,20 +195,19 @@ const handlers = {
     interruption.add(seconds);
     log.add(`interrupted within ${milliseconds(seconds)}`);
   },
-  played({time, queuedS, underruns, skippedS, droppedS}) {
+  played({time, queuedS, underruns}) {
     if (time - bufferToldAt < BUFFER_TOLD_S && time > bufferToldAt) return;
     bufferToldAt = time;
     $("buffered").textContent = milliseconds(queuedS);
-    const lost = skippedS + droppedS;
-    $("buffered-more").textContent = underruns
-      ? `${underruns} ${underruns === 1 ? "gap" : "gaps"}${lost ? `, ${milliseconds(lost)} cut` : ""}` : "of its voice";
+    $("buffered-more").textContent = underruns ? `${underruns} ${underruns === 1 ? "gap" : "gaps"}` : "of its voice";
   },
   quiet(on) {
     log.add(on ? "the server is silent" : "the server is back");
     $("state").textContent = on ? "Waiting for the server" : STATES[document.body.dataset.state];
   },
   paused(on) {
-    tell(on ? problems.PAUSED : null, () => conversation.resume());
+    if (on) tell(problems.PAUSED, () => conversation?.resume());
+    else if (told === problems.PAUSED) tell(null);
   },
   microphoneLost() {
     tell(problems.MICROPHONE_LOST);
