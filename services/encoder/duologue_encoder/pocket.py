@@ -20,7 +20,7 @@ from duologue.stage.background import Background, Lane
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
 from duologue_encoder import pocket_moonshine, pocket_voice
 from duologue_encoder.pocket_hearing import Hearing
-from duologue_encoder.pocket_turn import Job, Kind, Recognised, Said
+from duologue_encoder.pocket_turn import LONGEST, LONGEST_TURN, Job, Kind, Recognised, Said
 from duologue_encoder.pocket_voice import Ear, Voice
 
 SETTLE = -(-int(pocket_voice.SETTLE_S * INPUT_RATE) // UNIT_SAMPLES)
@@ -120,6 +120,8 @@ class Encoder:
         )
         for old in [number for number in state.sound if number < hearing.needs]:
             del state.sound[old]
+        if len(state.sound) > LONGEST_TURN + LONGEST:
+            raise SessionError("recognition is a minute behind")
         decided = [per_mille, hearing.since, *(came or ())]
         return Result({"llm": _features(hearing.speech, said)}, decided, heard=tuple(words))
 
