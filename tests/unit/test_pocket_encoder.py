@@ -215,6 +215,21 @@ def test_a_slow_recogniser_delays_no_unit_and_its_word_is_kept() -> None:
     assert plain(again) == plain(talk.state)
 
 
+def test_partial_hypotheses_are_made_only_where_nobody_waits() -> None:
+    """Else who has ended would wait for those of all who are still speaking."""
+    talk = Talk(inline=False)
+    talk.recogniser.may_go.clear()
+    states = [talk.opened(History(), 0) for _ in range(6)]
+    for number in range(40):
+        talk.encoder.step([(state, Unit(number, {"root": sound(7)})) for state in states])
+    talk.say(*[0] * 5, *[3] * 5, *[0] * 15)
+    talk.recogniser.may_go.set()
+    assert talk.state.asked is not None
+    talk.state.asked[1].result(20)
+    # The one that ran, and the one that waited for it, were all.
+    assert talk.recogniser.texts[:3] in (["w7.", "w3.", "w7."], ["w7.", "w3."])
+
+
 def test_a_recogniser_that_was_behind_catches_up_in_pieces() -> None:
     """Once it got all that had come meanwhile in one, for which it took the longer."""
     talk = Talk(inline=False)
