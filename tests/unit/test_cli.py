@@ -359,7 +359,7 @@ def test_api_settings(api: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "input_backlog_policy": "drop_oldest",
         "output_backlog_s": 5.0,
         "output_backlog_close_s": 30.0,
-        "ring_bytes": 16 << 20,
+        "ledger_bytes": 64 << 20,
         "takeover_reserve": "auto",
         "deadline_units": 1.0,
         "drain_s": 10.0,
