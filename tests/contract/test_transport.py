@@ -128,3 +128,21 @@ def test_who_does_not_read_gets_no_pongs() -> None:
             for _ in range(400):
                 peer.sendall(100 * (PING + b"\xfd" + NO_MASK + bytes(125)))
     assert max(queued) < 256 << 10
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("Cookie: " + 9000 * "c", 431),
+        ("\r\n".join(f"X-{n}: x" for n in range(200)), 431),
+        ("Content-Length: 1", 400),
+    ],
+    ids=["long", "many", "with a body"],
+)
+def test_an_upgrade_that_cannot_be_read_is_answered(header: str, status: int) -> None:
+    """Incident: a browser with many cookies for localhost waited for ever, and its socket stayed open."""
+    with serving(EchoHost()) as address:
+        name, _, port = address.rpartition(":")
+        with socket.create_connection((name, int(port)), timeout=10) as peer:
+            peer.sendall(UPGRADE.format(host=address).replace("\r\n\r\n", f"\r\n{header}\r\n\r\n").encode())
+            assert rest(peer).startswith(f"HTTP/1.1 {status} ".encode())

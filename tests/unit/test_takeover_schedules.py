@@ -4,6 +4,7 @@ very samples that follow from the decisions of which the root was told."""
 
 import asyncio
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -68,7 +69,7 @@ def strike(it: Struck, fault: str, rng: random.Random) -> None:
             it.deployment.pod.transport.blink(rng.uniform(0.03, 0.5))
 
 
-async def play(seed: int) -> None:
+async def play(seed: int, faults: Sequence[str] = FAULTS) -> None:
     rng = random.Random(seed)
     async with struck(
         seed=seed,
@@ -76,15 +77,16 @@ async def play(seed: int) -> None:
         context_units=rng.choice([16, 30, 4096]),
         workers=rng.choice([1, 2, 3]),
         ring_bytes=rng.choice([1000, 200_000, 16 << 20]),
+        worker_options={"batch_ms": rng.choice([0.5, 3.0, 15.0]), "open_ms": rng.choice([0.0, 30.0, 250.0])},
     ) as it:
-        units = rng.randint(50, 70)
+        units = rng.randint(28, 44)
         sessions = [await it.session(speech(seed + each, units)) for each in range(rng.choice([1, 1, 2]))]
         talking = [asyncio.create_task(it.talk(session)) for session in sessions]
         begun = asyncio.get_running_loop().time()
         for _ in range(rng.choice([1, 2, 3, 5])):
             at = begun + rng.uniform(0.2, units * 0.08)
             for _ in range(rng.choice([1, 1, 2])):
-                fault, later = rng.choice(FAULTS), rng.choice([0.0, rng.uniform(0.0, 0.4)])
+                fault, later = rng.choice(faults), rng.choice([0.0, rng.uniform(0.0, 0.4)])
                 asyncio.get_running_loop().call_at(at + later, strike, it, fault, rng)
         await asyncio.gather(*talking)
         await it.finish()

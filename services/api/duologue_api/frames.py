@@ -14,6 +14,8 @@ PIECE_BYTES = 16 * 1024
 BURST, PER_S = 4096, 1000.0
 """Frames that are no message by themselves.  The largest command in parts of a kilobyte has as many."""
 
+BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
 
 class BoundedFrames(WebSocketsSansIOProtocol):
     """uvicorn's, which ends a connection whose frames say too little (1008)."""
@@ -27,6 +29,10 @@ class BoundedFrames(WebSocketsSansIOProtocol):
             if self.transport.is_closing():
                 return
             super().data_received(data[at : at + PIECE_BYTES])
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            # uvicorn 0.54 forgets those whose upgrade can't even be read: a header of 8 KiB is enough.
+            self.transport.write(b"".join(self.conn.data_to_send()) or BAD_REQUEST)
+            self.transport.close()
 
     def handle_cont(self, event: Frame) -> None:
         if self._allowed():

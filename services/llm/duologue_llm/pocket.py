@@ -21,8 +21,8 @@ from duologue_llm.pocket_turns import newest
 
 QUANTUM = 256
 """Units of history between two yields of an opening; one takes some 20 us."""
-SESSION_BYTES = 1 << 20
-"""The context, its copy in a question, and what the thread of an answer needs."""
+FIXED_BYTES, SESSION_BYTES = 80 << 20, 1 << 20
+"""Measured with rules; the context, its copy in a question, and what the thread of an answer needs."""
 
 log = structlog.get_logger()
 
@@ -61,7 +61,8 @@ class Llm:
         state.cancel()
 
     def footprint(self) -> Footprint:
-        return Footprint(0, SESSION_BYTES)
+        needs = self._answerer.needs
+        return Footprint(FIXED_BYTES + needs.bytes, SESSION_BYTES, thread_share=needs.thread_share)
 
     def _step(self, state: State, unit: Unit) -> Result:
         number, heard, known = unit.number, _heard(unit), _decision(unit)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from duologue_llm.answers import replies
 from duologue_llm.answers.phrases import RULES, Asked
-from duologue_llm.answers.question import Answering, Question, Whole
+from duologue_llm.answers.question import Answering, Needs, Question, Whole
 from duologue_llm.answers.sums import solve, with_signs
 from duologue_llm.pocket_phrases import core, plain
 
@@ -34,6 +34,8 @@ more, which only a message that was typed has, the end counts."""
 
 class Rules:
     """Answers at once.  `known` leaves what no rule knows to somebody else."""
+
+    needs = Needs()
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
