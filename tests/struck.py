@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
-import numpy as np
-
 from duologue.bus.memory import DELIVER, DROP, LATENCY_S, Fate, MemoryBus, Passage
 from duologue.inprocess import InProcess
 from duologue.models import STAGES
@@ -163,8 +161,9 @@ class Struck:
         for session in self.sessions:
             units = len(session.pcm16) // UNIT
             await session.client.until(
-                lambda session=session, units=units: len(session.client.units) >= units
-                or session.client.ended is not None
+                lambda session=session, units=units: (
+                    len(session.client.units) >= units or session.client.ended is not None
+                )
             )
             self.assert_exact(session)
             session.root.request_close(None)
@@ -222,7 +221,7 @@ async def struck(
     options = {"loop": loop, "context_units": context_units}
     draws = random.Random(seed)
     with ExitStack() as patches:
-        patches.enter_context(mock.patch.object(talker, "draw", lambda *_: draws.random()))
+        patches.enter_context(mock.patch.object(talker, "draw", side_effect=lambda *_: draws.random()))
         async with InProcess(
             "parrot",
             session_options=options,

@@ -189,7 +189,9 @@ def test_an_opening_that_fails_is_answered_and_frees_its_place() -> None:
         assert (await worker.claim()).state == m.GONE
 
     worker = play(script, model)
-    assert worker.heard(m.Failed)[0] == m.Failed(m.WIRE, "live_a", (1, 1), "invalid_value", "no such voice")
+    assert worker.heard(m.Failed)[0] == m.Failed(
+        m.WIRE, "live_a", (1, 1), "invalid_value", "no such voice", 0
+    )
 
 
 @pytest.mark.parametrize("kind", ["claim", "control"])
@@ -375,7 +377,7 @@ def test_a_session_that_fails_is_told_to_its_root() -> None:
         await asyncio.sleep(0.1)
         assert worker.owners == [("live_b", (1, 1))]
         assert set(worker.heard(m.Failed)) == {
-            m.Failed(m.WIRE, "live_a", (1, 1), "session_failed", "told to")
+            m.Failed(m.WIRE, "live_a", (1, 1), "session_failed", "told to", 1)
         }
         worker.close(sid="live_a")
         await asyncio.sleep(0.01)

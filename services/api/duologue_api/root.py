@@ -17,7 +17,7 @@ from duologue.bus import subjects
 from duologue.bus.endpoint import Endpoint, window_units
 from duologue.draws import seed_of
 from duologue.errors import BROKEN, NORMAL, CloseReason, kind, place_of
-from duologue.models import ROOT, STAGES
+from duologue.models import ROOT
 from duologue.session.chronicler import Chronicler
 from duologue.session.ledger import Ledger
 from duologue.session.record import ACTIVE, CLOSED, SessionRecord
@@ -32,7 +32,7 @@ from duologue_api.port import Client
 from duologue_api.table import Input, State, after
 from duologue_api.takeover import Takeover
 from duologue_api.teller import Teller, overflow
-from duologue_api.wiring import Place, told, wiring
+from duologue_api.wiring import Place, told
 
 DRAIN_S = 4.5
 """From `session.close` to `session.closed` at most; LiveKit waits for 5 s."""
@@ -91,11 +91,9 @@ class Root:
             oldest=lambda: self.ledger.oldest,
         )
         self._endpoint.apply(m.Wiring((0, 1), False, {}, {"encoder": []}))
-        edges = self._manifest.edges(self._options)
-        self.ledger = Ledger(edges, self._endpoint.rings["encoder"])
-        self._meter = Meter(
-            self.sid, self._manifest, tracing=house.tracing, clock=house.clock, tell=self._tell_worker
-        )
+        self.ledger = Ledger(self._manifest.edges(self._options), self._endpoint.rings["encoder"])
+        tell = self._tell_worker
+        self._meter = Meter(self.sid, self._manifest, tracing=house.tracing, clock=house.clock, tell=tell)
         self._intake = Intake(
             self._manifest,
             self._endpoint,
@@ -112,7 +110,7 @@ class Root:
             self.sid,
             config.model,
             m.Start(self._seed, self._options),
-            edges,
+            self.ledger.edges,
             Place(house.exchange.address, self._epoch),
             transport=house.transport,
             roster=house.roster,
@@ -271,16 +269,10 @@ class Root:
     def _opened(self, places: Mapping[str, Place]) -> None:
         self._enter(Input.OPENED)
         self.places = places
-        model, house = self._config.model, self._house
-        edges = self.ledger.edges
-        self._endpoint.apply(wiring(ROOT, edges, places, (self._epoch[0], self._opening.wirings), True))
-        start = m.Start(self._seed, self._options)
-        self._takeover = Takeover(
-            self.sid, model, start, self._endpoint, self.ledger, self._opening, house, self
-        )
-        self._meter.opened(house.clock() - self._began)
-        log.info("session started", sid=self.sid, model=model)
-        lifetime_s = house.limits.lifetime_s
+        self._takeover = Takeover(self._opening, self._endpoint, self.ledger, self._house, self)
+        self._meter.opened(self._house.clock() - self._began)
+        log.info("session started", sid=self.sid, model=self._config.model)
+        lifetime_s = self._house.limits.lifetime_s
         self._teller.expires_at = int(time.time() + lifetime_s)
         self._teller.started(self._start_event)
         left_s = min(EXPIRING_S, lifetime_s / 2)
@@ -362,6 +354,8 @@ class Root:
             timer.cancel()
         if hasattr(self, "_opening"):
             self._start_task.cancel()
+            if self._takeover:
+                self._takeover.close()
             self._opening.close()
             self._house.exchange.remove(self._endpoint)
             self._intake.release()
