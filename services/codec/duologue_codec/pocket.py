@@ -22,6 +22,7 @@ from duologue.models import ROOT
 from duologue.models.pocket import MANIFEST
 from duologue.stage.background import Background, Lane
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
+from duologue.stage.rows import one_by_one
 from duologue_codec.pocket_clause import CHARACTER, Clause, Floats, Ids, clauses_of, more_of
 from duologue_codec.pocket_hibari import Voice
 
@@ -96,13 +97,7 @@ class Codec:
         yield state
 
     def step(self, batch: Sequence[tuple[State, Unit]]) -> Sequence[Result | SessionError]:
-        results: list[Result | SessionError] = []
-        for state, unit in batch:
-            try:
-                results.append(self._step(state, unit))
-            except SessionError as error:
-                results.append(error)
-        return results
+        return one_by_one(self._step, batch)
 
     def horizon(self, state: State) -> int:
         """The unit in which the oldest clause came that is being said, has its pause, or waits."""
