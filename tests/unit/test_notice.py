@@ -1,11 +1,11 @@
 """`NOTICE` names what the pocket model loads, with the licence that each installed package itself states."""
 
 import re
+import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-import tomllib
 
 pytestmark = pytest.mark.unit
 
