@@ -126,7 +126,9 @@ class Codec:
         if left or not pcm.marker or text:
             told = {"text": np.frombuffer(said.text, np.uint8)} if said.text else {}
             back = Speech.of({"left": np.array(left, np.int64), **told})
-        return Result({ROOT: pcm, "llm": back}, [list(begin) for begin in said.begins], text)
+        begins = [list(begin) for begin in said.begins]
+        # Of a known record an heir may not know all clauses; it stands all the same.
+        return Result({ROOT: pcm, "llm": back}, begins if unit.record is None else unit.record, text)
 
     def _hear(self, state: State, unit: Unit) -> tuple[Said, int]:
         """Takes what came from the talker; what there is of the unit already, and the characters that the talker has yet
