@@ -4,7 +4,7 @@ told from any other: what the talker draws never repeats, so that a unit that wa
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,15 +86,19 @@ class Struck:
         """Between it and the pod; the other workers still hear it."""
         self.cut[name_of(shell)] = asyncio.get_running_loop().time() + seconds
 
-    def hang(self, shell: Shell) -> None:
-        """Its next step never ends; the process notices and exits."""
+    def slow_down(self, shell: Shell, step_s: float) -> None:
+        """Its steps take so much longer from now on."""
         step, engine = shell.model.step, shell._engine
 
-        def hung(batch: Any) -> Any:
-            engine.sleep(1e6)
+        def slow(batch: Any) -> Any:
+            engine.sleep(step_s)
             return step(batch)
 
-        shell.model.step = hung  # type: ignore[method-assign]
+        shell.model.step = slow  # type: ignore[method-assign]
+
+    def hang(self, shell: Shell) -> None:
+        """Its next step never ends; the process notices and exits."""
+        self.slow_down(shell, 1e6)
 
     def empty_rings(self, shell: Shell) -> None:
         for owner in shell.owners.values():
@@ -217,6 +221,7 @@ async def struck(
     ring_bytes: int = 16 << 20,
     worker_options: Mapping[str, Any] | None = None,
     respawn: bool = True,
+    settings: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Struck]:
     options = {"loop": loop, "context_units": context_units}
     draws = random.Random(seed)
@@ -229,7 +234,7 @@ async def struck(
             seed=11,
             bus=MemoryBus(),
             workers=dict.fromkeys(STAGES, workers),
-            settings=ShellSettings(ring_bytes=ring_bytes),
+            settings=ShellSettings(ring_bytes=ring_bytes, **(settings or {})),
         ) as deployment:
             struck = Struck(deployment, options, seed)
             struck.respawn = respawn
@@ -238,6 +243,3 @@ async def struck(
             await asyncio.sleep(1.2)
             yield struck
             struck.respawn = False
-
-
-Script = Callable[[Struck], Any]
