@@ -22,7 +22,7 @@ from recorder import Recorder, config
 UNIT = 1920
 RESPAWN_S = 0.5
 """A supervisor starts another worker so long after one ended."""
-FORGOTTEN_S = 6.0
+FORGOTTEN_S = 5.0
 """By then an owner whose close was lost has asked whether it is wanted."""
 
 
@@ -174,9 +174,14 @@ class Struck:
         for session in self.sessions:
             await session.client.until(lambda session=session: session.client.ended is not None)
             assert session.client.ended == (1000, "close_requested")
-        await asyncio.sleep(FORGOTTEN_S)
-        left = [(shell.address, owner.epoch) for shell in self.living() for owner in shell.owners.values()]
+        until = asyncio.get_running_loop().time() + FORGOTTEN_S
+        while (left := self.left()) and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.1)
         assert left == [], "places that nobody gave back"
+
+    def left(self) -> list[tuple[str, Any]]:
+        """Owners that still hold a place."""
+        return [(shell.address, owner.epoch) for shell in self.living() for owner in shell.owners.values()]
 
     def assert_exact(self, session: Session) -> None:
         client = session.client

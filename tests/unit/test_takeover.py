@@ -128,7 +128,7 @@ def test_who_is_cut_off_from_the_pod_alone_is_fenced(stage: str) -> None:
         await asyncio.sleep(1.0)
         it.partition(owner, 4.0)
         [endpoint] = [each.endpoint for each in receiver.owners.values()]
-        while session.root.state is not State.SUSPENDED:
+        while session.root.state is not State.SUSPENDED:  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.7)
         assert session.root.state is State.SUSPENDED, "nobody has a new route yet"
