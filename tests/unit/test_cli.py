@@ -19,6 +19,7 @@ import pytest
 import typer
 from rich.console import Console
 
+from duologue import __main__ as entry
 from duologue import allinone
 from duologue.audio.formats import PCM_16K, PCM_24K, PCMA, PCMU
 from duologue.audio.wav import read_wav, write_wav
@@ -149,6 +150,20 @@ def test_help_needs_no_settings_in_order(
     monkeypatch.setenv("DUO_NO_SUCH", "1")
     assert main([*filter(None, [command]), "--help"]) == 0
     assert "DUO_CONFIG" in capsys.readouterr().out
+
+
+def test_ctrl_c_while_the_program_is_being_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Incident: Ctrl-C within the first second of any command ended it with a page of where the import was."""
+
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "duologue.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "duologue.cli")
+    monkeypatch.delattr("duologue.cli")
+    assert entry.main() == 130
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -215,6 +215,49 @@ def test_a_slow_recogniser_delays_no_unit_and_its_word_is_kept() -> None:
     assert plain(again) == plain(talk.state)
 
 
+def test_partial_hypotheses_are_made_only_where_nobody_waits() -> None:
+    """Else who has ended would wait for those of all who are still speaking."""
+    talk = Talk(inline=False)
+    talk.recogniser.may_go.clear()
+    states = [talk.opened(History(), 0) for _ in range(6)]
+    for number in range(40):
+        talk.encoder.step([(state, Unit(number, {"root": sound(7)})) for state in states])
+    talk.say(*[0] * 5, *[3] * 5, *[0] * 15)
+    talk.recogniser.may_go.set()
+    assert talk.state.asked is not None
+    talk.state.asked[1].result(20)
+    # The one that ran, and the one that waited for it, were all.
+    assert talk.recogniser.texts[:3] in (["w7.", "w3.", "w7."], ["w7.", "w3."])
+
+
+def test_a_recogniser_that_was_behind_catches_up_in_pieces() -> None:
+    """Once it got all that had come meanwhile in one, for which it took the longer."""
+    talk = Talk(inline=False)
+    talk.recogniser.may_go.clear()
+    said = [1000 + at // 4 for at in range(500)]
+    talk.say(*said)
+    talk.recogniser.may_go.set()
+    while not talk.texts:
+        talk.say(0)
+    ((text, *_),) = talk.texts
+    # A word that is cut in two is told twice.
+    assert list(dict.fromkeys(text.replace(".", "").split())) == [f"w{word}" for word in range(1000, 1125)]
+    assert max(talk.recogniser.heard) <= LONGEST
+
+
+def test_who_is_not_recognised_for_a_minute_is_given_up() -> None:
+    talk = Talk(inline=False)
+    talk.recogniser.may_go.clear()
+    (gone,) = [
+        result
+        for at in range(LONGEST_TURN + LONGEST + 20)
+        for result in talk.encoder.step([(talk.state, Unit(at, {"root": sound(int(at < 10))}))])
+        if isinstance(result, SessionError)
+    ][:1]
+    talk.recogniser.may_go.set()
+    assert "behind" in str(gone)
+
+
 def test_words_in_passing_wait_for_those_that_are_to_be_answered() -> None:
     talk = Talk(inline=False)
     talk.recogniser.may_go.clear()

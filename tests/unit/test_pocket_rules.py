@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -42,6 +43,7 @@ EXACT = {
     "7+5": "Seven plus five is twelve.",
     "Seven plus five.": "Seven plus five is twelve.",
     "Hello. What is seven plus five?": "Seven plus five is twelve.",
+    "Good morning, what is seven plus five?": "Seven plus five is twelve.",
     "Okay, so what's twelve times twelve?": "Twelve times twelve is one hundred and forty-four.",
     "12 x 12": "Twelve times twelve is one hundred and forty-four.",
     "12 × 12 =": "Twelve times twelve is one hundred and forty-four.",
@@ -128,6 +130,8 @@ HOLDS = {
     "See you later!": "Bye|Goodbye",
     "How are you?": "fine|well",
     "Hello, how are you today?": "fine|well",
+    "Hi there, how are you?": "fine|well",
+    "Good morning, who are you?": "My name is Pocket",
     "Thank you.": "welcome|pleasure",
     "Thanks a lot!": "welcome|pleasure",
     "What are you?": "cascade of models on this machine",
@@ -215,6 +219,25 @@ def test_a_fraction_is_read_back_to_three_places(value: int, part: int) -> None:
 def test_nothing_that_is_said_breaks_a_rule(text: str) -> None:
     assert answer(text)
     is_quiet(text), is_backchannel(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "minus " * 2600,
+        "what is " + "double " * 400 + "two plus two",
+        "5% of " * 2600,
+        "what is the time" + " please" * 2300,
+        "pick a number between " * 700,
+        "a. " * 5000,
+    ],
+)
+def test_a_message_made_to_be_hard_ends_nobody_and_delays_nobody(text: str) -> None:
+    """Rules run within a step.  Once such a message, in a session's `input`, ended the worker with all of its sessions by
+    its depth, or, by its length, had it taken for hung."""
+    began = process_time()
+    assert answer(text)
+    assert process_time() - began < 0.3  # it was up to 1 s; now it is some 10 ms
 
 
 def test_numbers_as_people_say_them() -> None:

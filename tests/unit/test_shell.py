@@ -146,6 +146,18 @@ def test_memory_limits_the_places(memory: int | None, fixed: int, each: int, pla
     play(script, model, places=5, memory_bytes=memory)
 
 
+@pytest.mark.parametrize(("share", "places"), [(0.0, 5), (0.04, 5), (0.2, 4), (0.3, 2), (1.0, 0)])
+def test_a_thread_beside_the_steps_limits_the_places(share: float, places: int) -> None:
+    """To a utilisation of 0.85; the steps tell nothing of it."""
+    model = Scripted("encoder")
+    model.bytes = Footprint(thread_share=share)
+
+    async def script(worker: Worker) -> None:
+        assert worker.shell.places == places
+
+    play(script, model, places=5)
+
+
 def test_an_epoch_that_was_closed_opens_nothing() -> None:
     async def script(worker: Worker) -> None:
         await worker.claim()

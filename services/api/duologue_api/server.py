@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from duologue_api.frames import BoundedFrames
 from duologue_api.live.commands import MAX_FRAME_BYTES
 
 WS_MAX_BYTES = 2 * MAX_FRAME_BYTES
@@ -48,7 +49,7 @@ def make_server(app: ASGIApp, host: str, port: int) -> Server:
     config = uvicorn.Config(
         app,
         loop="auto",  # uvloop, where there is one
-        ws="websockets-sansio",
+        ws=BoundedFrames,
         ws_max_size=WS_MAX_BYTES,
         ws_ping_interval=PING_S,
         ws_ping_timeout=PING_S,

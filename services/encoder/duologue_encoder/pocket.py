@@ -20,7 +20,7 @@ from duologue.stage.background import Background, Lane
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
 from duologue_encoder import pocket_moonshine, pocket_voice
 from duologue_encoder.pocket_hearing import Hearing
-from duologue_encoder.pocket_turn import Job, Kind, Recognised, Said
+from duologue_encoder.pocket_turn import LONGEST, LONGEST_TURN, Job, Kind, Recognised, Said
 from duologue_encoder.pocket_voice import Ear, Voice
 
 SETTLE = -(-int(pocket_voice.SETTLE_S * INPUT_RATE) // UNIT_SAMPLES)
@@ -53,10 +53,13 @@ class State:
 
 
 class Encoder:
-    """`recognise` is called from one thread of its own, or with `inline` within `step`."""
+    """`recognise` is called from one thread of its own, or with `inline` within `step`; `share` is its time for a
+    second of speech."""
 
-    def __init__(self, voice: Voice, recognise: Recognise, *, inline: bool = False) -> None:
-        self._voice, self._recognise = voice, recognise
+    def __init__(
+        self, voice: Voice, recognise: Recognise, *, inline: bool = False, share: float = 0.0
+    ) -> None:
+        self._voice, self._recognise, self._share = voice, recognise, share
         self._background = Background("recogniser", inline=inline)
 
     def open(self, start: Start, history: History) -> Iterator[State | None]:
@@ -106,7 +109,7 @@ class Encoder:
         state.sound.clear()
 
     def footprint(self) -> Footprint:
-        return Footprint(FIXED_BYTES, SESSION_BYTES)
+        return Footprint(FIXED_BYTES, SESSION_BYTES, thread_share=self._share)
 
     def _heard(self, ear: Ear, pcm: Pcm) -> float:
         return float(np.mean(self._voice.hear([(ear, pcm)])[0]))
@@ -120,6 +123,8 @@ class Encoder:
         )
         for old in [number for number in state.sound if number < hearing.needs]:
             del state.sound[old]
+        if len(state.sound) > LONGEST_TURN + LONGEST:
+            raise SessionError("recognition is a minute behind")
         decided = [per_mille, hearing.since, *(came or ())]
         return Result({"llm": _features(hearing.speech, said)}, decided, heard=tuple(words))
 
@@ -130,9 +135,12 @@ class Encoder:
             state.asked = None
         if wanted is None or state.asked is not None:
             return
+        wait_s = IN_PASSING_S if wanted.kind is Kind.PARTIAL else 0.0
+        if wait_s and self._background.behind:
+            # Or else partial hypotheses, most of all the work, would keep others waiting for their answers.
+            return
         units = range(wanted.first, wanted.end)
         pcm = np.concatenate([state.sound.get(unit, SILENCE) for unit in units])
-        wait_s = IN_PASSING_S if wanted.kind is Kind.PARTIAL else 0.0
         state.asked = wanted, state.lane.submit(lambda: self._recognise(pcm), wait_s)
 
 
@@ -192,4 +200,5 @@ def load(options: Mapping[str, Any]) -> StageModel[State]:
     """`options` as `worker_options` returns them.  Raises `NoRecogniser`, `NoVoiceActivity`."""
     recogniser = pocket_moonshine.Moonshine(pocket_moonshine.find(options.get("recogniser", "")))
     voice = Voice(pocket_voice.find(options.get("vad", "")))
-    return Encoder(voice, recogniser.recognise, inline=options.get("inline", False))
+    inline = options.get("inline", False)
+    return Encoder(voice, recogniser.recognise, inline=inline, share=0.0 if inline else recogniser.cost())

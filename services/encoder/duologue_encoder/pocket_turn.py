@@ -135,11 +135,14 @@ class Turn:
     def _want(self, here: int, quietest: Callable[[int, int], int]) -> None:
         if self.wanted is not None and self.wanted.kind is not Kind.PARTIAL:
             return
-        enough = self.first + LONGEST_TURN
-        if here >= self._covered or here >= enough:
+        enough, longest = self.first + LONGEST_TURN, self.segment + LONGEST
+        if here > longest and self.asked < min(self._covered, enough):
+            # The recogniser is behind: not all at once of what has come meanwhile.
+            self._ask(quietest(longest - CUT_WITHIN, longest - PAUSE), Kind.CUT)
+        elif here >= self._covered or here >= enough:
             if self.asked < min(self._covered, enough):
                 self._ask(here, Kind.PAUSE)
-        elif here - self.segment >= LONGEST:
+        elif here >= longest:
             self._ask(quietest(here - CUT_WITHIN, here - PAUSE), Kind.CUT)
         elif (
             self.wanted is None and here == self.last_voice + 1 and here - self.asked >= self._interval(here)

@@ -4,21 +4,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import structlog
 
 from duologue.bus.messages import AnyBody, Condition, Features, Malformed, Speech, Start
+from duologue.errors import place_of
 from duologue.models.pocket import CONTEXT_CHARACTERS
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
 from duologue_llm import pocket_duplex as duplex
-from duologue_llm.answers import Answerer, Part, Question
+from duologue_llm.answers import Answerer, Answering, Part, Question
+from duologue_llm.answers.call import SORRY
 from duologue_llm.answers.choice import choose
+from duologue_llm.answers.question import Whole
 from duologue_llm.pocket_duplex import MOST_CHARACTERS, RESUME_UNITS, Decision, Do, Heard, State, Told
 from duologue_llm.pocket_phrases import greets_first
 from duologue_llm.pocket_turns import newest
 
 QUANTUM = 256
 """Units of history between two yields of an opening; one takes some 20 us."""
-SESSION_BYTES = 1 << 20
-"""The context, its copy in a question, and what the thread of an answer needs."""
+FIXED_BYTES, SESSION_BYTES = 80 << 20, 1 << 20
+"""Measured with rules; the context, its copy in a question, and what the thread of an answer needs."""
+
+log = structlog.get_logger()
 
 
 class Llm:
@@ -55,7 +61,8 @@ class Llm:
         state.cancel()
 
     def footprint(self) -> Footprint:
-        return Footprint(0, SESSION_BYTES)
+        needs = self._answerer.needs
+        return Footprint(FIXED_BYTES + needs.bytes, SESSION_BYTES, thread_share=needs.thread_share)
 
     def _step(self, state: State, unit: Unit) -> Result:
         number, heard, known = unit.number, _heard(unit), _decision(unit)
@@ -79,13 +86,23 @@ class Llm:
         if answer is None or not duplex.wants_text(state, unit):
             return Decision(do, "", state.context_start)
         if state.job is None:
-            state.job = self._answerer.ask(_question(state, answer.unit, answer.text))
+            state.job = self._ask(_question(state, answer.unit, answer.text))
         part = state.job.poll()
         room = MOST_CHARACTERS - len(answer.text)
         if len(part.text) > room:
             state.cancel()
             part = Part(part.text[:room], True)
         return Decision(do | Do.END if part.last else do, part.text, state.context_start)
+
+    def _ask(self, question: Question) -> Answering:
+        try:
+            return self._answerer.ask(question)
+        except Exception as error:
+            # It reads text that nobody has foreseen; the other sessions need not end with it.
+            log.warning(
+                "no answer", source=type(self._answerer).__name__, why=type(error).__name__, **place_of(error)
+            )
+            return Whole(SORRY)
 
 
 def _fresh(start: Start, context_start: int) -> State:

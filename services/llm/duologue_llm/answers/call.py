@@ -18,6 +18,8 @@ GAP_S = 8.0
 """An answer of which nothing new came for so long is given up."""
 MOST_S = 60.0
 """An answer takes no longer than this."""
+MOST_READY = 8192
+"""Characters that wait to be polled, as they do while the user speaks.  An answer ends there."""
 SORRY = "I'm sorry, I can't think of an answer right now."
 SORRY_AMID = " I'm sorry, I lost the thread."
 
@@ -88,8 +90,9 @@ class Call:
     def _gain(self, text: str, complete: bool) -> bool:
         """Whether more is wanted."""
         with self._lock:
-            self._ready += text
+            room = MOST_READY - len(self._ready)
+            self._ready += text[:room]
             self._some = self._some or bool(text)
             self._news = self._clock()
             self._complete = complete
-            return not self._cancelled
+            return not self._cancelled and len(self._ready) < MOST_READY

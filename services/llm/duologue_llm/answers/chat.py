@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from duologue.models import Message
 from duologue.stage.background import Background
 from duologue_llm.answers.call import GAP_S, Call, Take
-from duologue_llm.answers.question import Answering, Question
+from duologue_llm.answers.question import Answering, Needs, Question
 
 THREADS = 64
 """As many answers may hang as a worker has sessions by default, before one waits for another."""
@@ -27,6 +27,8 @@ SPEAK_FIRST = "(I have just joined. You speak first.)"
 
 class Chat:
     """`url` is the base, as `http://127.0.0.1:11434/v1`; without `model` the first that the endpoint offers."""
+
+    needs = Needs()
 
     def __init__(
         self,

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from duologue_llm.answers import replies
 from duologue_llm.answers.phrases import RULES, Asked
-from duologue_llm.answers.question import Answering, Question, Whole
+from duologue_llm.answers.question import Answering, Needs, Question, Whole
 from duologue_llm.answers.sums import solve, with_signs
 from duologue_llm.pocket_phrases import core, plain
 
@@ -23,34 +24,51 @@ _AGAIN = re.compile(
     r"what did you (?:just )?say|what was that|once more|one more time|i did (?:not|n't) (?:hear|catch|get) (?:that|you))"
 )
 _SENTENCES = re.compile(r"(?<=[.?!])\s+")
+_GREETING = re.compile(
+    r"^(?:hello|hi|hey|hiya|good (?:morning|afternoon|evening|day))\b[^,]{0,20},\s*(?=\S)", re.IGNORECASE
+)
+MOST_CHARACTERS = 600
+"""Of what is asked, half a minute of speech: rules are read within a step, and take longer than in proportion to it.  Of
+more, which only a message that was typed has, the end counts."""
 
 
 class Rules:
     """Answers at once.  `known` leaves what no rule knows to somebody else."""
 
+    needs = Needs()
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     def ask(self, question: Question) -> Answering:
-        return Whole("" if question.begun else self.known(question) or replies.unknown(question))
+        if question.begun:
+            return Whole("")
+        asked = _bounded(question)
+        return Whole(self.known(asked) or replies.unknown(asked))
 
     def known(self, question: Question) -> str | None:
         """The answer, if there is a rule for it."""
         if not question.asked.strip():
             return replies.opening(question)
-        now = self._clock()
+        now, question = self._clock(), _bounded(question)
         for text in _readings(question.asked):
             if answer := _answer(question, text, now):
                 return answer
         return None
 
 
+def _bounded(question: Question) -> Question:
+    *earlier, (role, asked) = question.messages
+    return replace(question, messages=(*earlier, (role, asked[-MOST_CHARACTERS:])))
+
+
 def _readings(asked: str) -> Iterator[str]:
-    """All of it; then its sentences, the last first, since that is mostly the question."""
-    yield asked
+    """All of it; then its sentences, the last first, since that is mostly the question; each then without a greeting."""
     sentences = _SENTENCES.split(asked.strip())
-    if len(sentences) > 1:
-        yield from reversed(sentences)
+    for text in [asked, *(reversed(sentences) if len(sentences) > 1 else ())]:
+        yield text
+        if (greeting := _GREETING.match(text)) is not None:
+            yield text[greeting.end() :]
 
 
 def _answer(question: Question, text: str, now: datetime) -> str | None:

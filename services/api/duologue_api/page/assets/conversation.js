@@ -18,9 +18,9 @@ export function newContext() {
 }
 
 export class Conversation {
-  // `context` is closed with the conversation.  Rejects with a DOMException when there is no microphone to be had; nothing
-  // is left open then.
-  static async open({context, url, key, session, format, on, connect = options => new LiveClient(url, options)}) {
+  // `context` is closed with the conversation.  Rejects with a DOMException when there is no microphone to be had, or when
+  // `signal` was aborted before there was one; nothing is left open then.
+  static async open({context, url, key, session, format, on, signal, connect = options => new LiveClient(url, options)}) {
     let stream;
     try {
       const modules = ["microphone.worklet.js", "playback.worklet.js"].map(asset);
@@ -28,6 +28,7 @@ export class Conversation {
         Microphone.ask(),
         ...modules.map(module => context.audioWorklet.addModule(module)),
       ]);
+      signal.throwIfAborted();
       // Not awaited: a browser that holds the audio back leaves this pending, and says so by the context's state.
       if (context.state !== "running") context.resume();
       return new Conversation(context, stream, {key, session, format, on, connect});

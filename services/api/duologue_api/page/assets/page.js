@@ -28,6 +28,7 @@ const interruption = new Measure($("interruption"), $("interruption-more"));
 
 let offered = [];
 let conversation = null;
+let opening = new AbortController();  // of the conversation that is not there yet
 let muted = false;
 let bufferToldAt = 0;
 let told = null;  // the problem that is shown
@@ -139,23 +140,30 @@ async function start() {
   }
   setPhase("starting", "Connecting");
   setMuted(false);
-  const context = newContext();
-  if (await look()) conversation = await open(context);
-  else context.close();
+  const context = newContext(), {signal} = (opening = new AbortController());
+  const opened = await look() ? await open(context, signal) : await context.close();
+  if (signal.aborted) return;
+  conversation = opened ?? null;
   if (!conversation) setPhase("idle", "Ready when you are");
 }
 
-async function open(context) {
+async function open(context, signal) {
   const {session, format, key} = chosen();
   try {
-    return await Conversation.open({context, url: liveUrl.href, key, session, format, on: handlers});
+    return await Conversation.open({context, url: liveUrl.href, key, session, format, on: handlers, signal});
   } catch (error) {
-    tell(problems.ofMicrophone(error));
+    if (!signal.aborted) tell(problems.ofMicrophone(error));
     return null;
   }
 }
 
 function stop() {
+  if (!conversation) {
+    // The browser may still ask for the microphone; whatever the answer, it comes too late.
+    opening.abort();
+    setPhase("idle", "Ready when you are");
+    return;
+  }
   setPhase("ending", "Ending");
   conversation.close();
 }
