@@ -227,6 +227,7 @@ async def struck(
     worker_options: Mapping[str, Any] | None = None,
     respawn: bool = True,
     settings: Mapping[str, Any] | None = None,
+    limits: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Struck]:
     options = {"loop": loop, "context_units": context_units}
     draws = random.Random(seed)
@@ -236,6 +237,7 @@ async def struck(
             "parrot",
             session_options=options,
             worker_options=worker_options or {"batch_ms": 1.0},
+            limits=limits,
             seed=11,
             bus=MemoryBus(),
             workers=dict.fromkeys(STAGES, workers),

@@ -234,6 +234,57 @@ def test_a_client_that_leaves_meanwhile_leaves_no_place_taken(after_s: float) ->
     play(script, exact=False, worker_options={"open_ms": 400.0})
 
 
+# ---------------------------------------------------------------- what the input says
+
+
+def test_what_was_muted_stays_muted() -> None:
+    """Controls and silence are in the ledger."""
+
+    async def main() -> None:
+        async with struck(loop=True) as it:
+            session = await it.session(speech(3, UNITS))
+            said = session.pcm16
+            session.pcm16 = said.copy()
+            session.pcm16[20 * 1920 : 30 * 1920] = 0
+            for unit in range(UNITS):
+                if unit in (20, 30):
+                    session.root.mute(unit == 20, None)
+                if unit in (15, 24, 31):
+                    it.kill(*it.owning({15: "encoder", 24: "llm", 31: "codec"}[unit]))
+                session.root.append(said[1920 * unit : 1920 * (unit + 1)].tobytes(), None)
+                await asyncio.sleep(0.08)
+            await it.finish()
+            assert [kind for kind, *_ in session.seen[20]["controls"]] == ["muted"]
+            assert [kind for kind, *_ in session.seen[30]["controls"]] == ["unmuted"]
+
+    run_virtual(main(), limit_s=200.0)
+
+
+def test_what_was_shed_meanwhile_is_silence_to_everybody() -> None:
+    async def main() -> None:
+        limits = {"input_backlog_s": 0.5}
+        async with struck(loop=True, workers=1, respawn=False, limits=limits) as it:
+            session = await it.session(speech(3, UNITS))
+            talking = asyncio.create_task(it.talk(session))
+            await asyncio.sleep(1.0)
+            it.kill(*it.owning("encoder"))
+            await asyncio.sleep(2.5)
+            await it.deployment.add_worker("encoder")
+            await talking
+            await session.client.until(lambda: len(session.client.units) >= UNITS)
+            shed = [unit for unit, seen in session.seen.items() if seen.get("root") == "shed"]
+            assert len(shed) > 5
+            for unit in shed:
+                session.pcm16[1920 * unit : 1920 * (unit + 1)] = 0
+            assert [error.code for error in session.client.errors] == ["input_backlog"]
+            session.client.errors.clear()
+            it.kill(*it.owning("llm"))
+            await it.deployment.add_worker("llm")
+            await it.finish()
+
+    run_virtual(main(), limit_s=200.0)
+
+
 # ---------------------------------------------------------------- models that fail
 
 
