@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from contract.fake_host import EchoHost, serving
-from duologue_api import frames, server
+from duologue_api import frames, requests, server
 
 pytestmark = pytest.mark.contract
 
@@ -146,3 +146,18 @@ def test_an_upgrade_that_cannot_be_read_is_answered(header: str, status: int) ->
         with socket.create_connection((name, int(port)), timeout=10) as peer:
             peer.sendall(UPGRADE.format(host=address).replace("\r\n\r\n", f"\r\n{header}\r\n\r\n").encode())
             assert rest(peer).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+@pytest.mark.parametrize(
+    "begun", ["", "GET / HT", "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /healthz"]
+)
+def test_who_asks_for_nothing_is_let_go(begun: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Incident: sockets that were opened and never used, or whose peer had gone, stayed until no more could be opened."""
+    monkeypatch.setattr(requests, "REQUEST_S", 0.3)
+    with serving(EchoHost()) as address, upgraded(address) as session:
+        name, _, port = address.rpartition(":")
+        with socket.create_connection((name, int(port)), timeout=10) as peer:
+            peer.sendall(begun.encode())
+            assert rest(peer).count(b"HTTP/1.1") == begun.count("\r\n\r\n")
+        session.sendall(PING + b"\x80" + NO_MASK)
+        assert session.recv(2) == PONG + b"\0", "a WebSocket lives on"
