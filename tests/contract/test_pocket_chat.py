@@ -90,6 +90,7 @@ def test_an_endpoint_that_fails_is_apologised_for(status: int, logs: list[Any]) 
     assert len(endpoint.requests) <= 2
     [line] = logs
     assert line["event"] == "no answer"
+    assert line["why"].endswith(f"answered with status {status}")
     assert SECRET not in str(logs)
 
 
@@ -98,6 +99,10 @@ def test_nobody_there_is_apologised_for(logs: list[Any]) -> None:
         taken.bind(("127.0.0.1", 0))  # and listens not
         answerer = Chat(f"http://127.0.0.1:{taken.getsockname()[1]}/v1", "tiny", clock=lambda: NOW)
         assert whole(answerer.ask(question(SECRET))) == [SORRY]
+        at = f"127.0.0.1:{taken.getsockname()[1]}"
+    [line] = logs
+    assert line["why"] == f"{at} can't be reached: ConnectionRefusedError"
+    assert "where" not in line  # four kilobytes of places in other libraries
     assert SECRET not in str(logs)
 
 

@@ -23,12 +23,14 @@ SECONDS = 7.0
 WORKERS = ",".join(f"{stage}=2" for stage in STAGES)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "loop"])
-def served(request: pytest.FixtureRequest) -> Iterator[tuple[Deployment, Settings]]:
-    settings = Settings(seed=7, loop=request.param)
+LOOPED, PLAIN = Settings(seed=7, loop=True), Settings(seed=7)
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Deployment]:
     arguments = ["--workers", WORKERS]
-    with deployment(seed=settings.seed, options=settings.options, arguments=arguments) as served:
-        yield served, settings
+    with deployment(seed=LOOPED.seed, options=LOOPED.options, arguments=arguments) as served:
+        yield served
 
 
 def running(served: Deployment, stage: str) -> list[int]:
@@ -69,42 +71,54 @@ async def under_load(
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_killed_worker_is_not_heard(served: tuple[Deployment, Settings], stage: str) -> None:
+def test_a_killed_worker_is_not_heard(served: Deployment, stage: str) -> None:
     async def strike() -> None:
-        os.kill(random.choice(running(served[0], stage)), signal.SIGKILL)
+        os.kill(random.choice(running(served, stage)), signal.SIGKILL)
         await asyncio.sleep(2.0)
-        os.kill(random.choice(running(served[0], stage)), signal.SIGKILL)
+        os.kill(random.choice(running(served, stage)), signal.SIGKILL)
 
-    asyncio.run(under_load(*served, strike))
-    whole(served[0])
+    asyncio.run(under_load(served, LOOPED, strike))
+    whole(served)
 
 
 @pytest.mark.parametrize(
     "stages", [("encoder", "llm"), ("llm", "talker"), ("talker", "codec"), STAGES], ids="+".join
 )
-def test_workers_of_several_stages_at_once(
-    served: tuple[Deployment, Settings], stages: Sequence[str]
-) -> None:
+def test_workers_of_several_stages_at_once(served: Deployment, stages: Sequence[str]) -> None:
     async def strike() -> None:
         for stage in stages:
-            os.kill(random.choice(running(served[0], stage)), signal.SIGKILL)
+            os.kill(random.choice(running(served, stage)), signal.SIGKILL)
 
-    asyncio.run(under_load(*served, strike))
-    whole(served[0])
+    asyncio.run(under_load(served, LOOPED, strike))
+    whole(served)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_worker_that_stands_still_is_replaced_and_its_old_words_are_not_heard(
-    served: tuple[Deployment, Settings], stage: str
+    served: Deployment, stage: str
 ) -> None:
     async def strike() -> None:
-        stopped = random.choice(running(served[0], stage))
+        stopped = random.choice(running(served, stage))
         os.kill(stopped, signal.SIGSTOP)
         await asyncio.sleep(3.0)
         os.kill(stopped, signal.SIGCONT)
 
-    asyncio.run(under_load(*served, strike))
-    whole(served[0])
+    asyncio.run(under_load(served, LOOPED, strike))
+    whole(served)
+
+
+def test_rings_that_hold_next_to_nothing_lose_nothing() -> None:
+    """Whoever is killed, the stage before it must be made again from the ledger as well."""
+    env = {"DUO_RING_BYTES": str(1 << 16)}
+    arguments = ["--workers", WORKERS]
+    with deployment(seed=PLAIN.seed, options=PLAIN.options, arguments=arguments, env=env) as served:
+        for stage in STAGES:
+
+            async def strike(stage: str = stage) -> None:
+                os.kill(random.choice(running(served, stage)), signal.SIGKILL)
+
+            asyncio.run(under_load(served, PLAIN, strike))
+            whole(served)
 
 
 def whole(served: Deployment) -> None:

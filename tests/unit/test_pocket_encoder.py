@@ -360,6 +360,31 @@ def test_a_state_is_the_fold_of_its_ledger(said: list[int], data: st.DataObject)
     assert plain(heir) == plain(talk.state)
 
 
+@given(SPEECH, st.data())
+@settings(max_examples=60, deadline=None)
+def test_an_heir_that_is_forced_through_its_horizon_sends_the_same(
+    said: list[int], data: st.DataObject
+) -> None:
+    """As a worker does it that takes over: it opens at the horizon, and is stepped through what is known.  Once it took
+    the rest of a turn that it came into for one of its own, and had it answered a second time."""
+    talk = Talk()
+    wanted = data.draw(st.integers(0, len(said)))
+    talk.say(*said[:wanted])
+    begin = talk.encoder.horizon(talk.state) if wanted else 0
+    talk.say(*said[wanted:])
+    records = {number: {"encoder": result.record} for number, result in enumerate(talk.results)}
+
+    *_, heir = talk.encoder.open(Start(7, begin=begin, records=records), History())
+    assert heir is not None
+    for unit, result in zip(talk.units[begin:], talk.results[begin:], strict=True):
+        same = step(talk.encoder, heir, Unit(unit.number, unit.inputs, result.record))
+        assert same.record == result.record
+        if unit.number >= wanted:
+            assert (same.heard, same.out) == (result.heard, result.out)
+    if said:
+        assert plain(heir) == plain(talk.state)
+
+
 @given(SPEECH)
 @settings(max_examples=40, deadline=None)
 def test_nothing_that_was_said_is_lost_or_told_twice(said: list[int]) -> None:

@@ -3,6 +3,7 @@ shells and parrot over the bus in memory.  Whatever happens, each unit is answer
 very samples that follow from the decisions of which the root was told."""
 
 import asyncio
+import os
 import random
 from collections.abc import Sequence
 
@@ -13,7 +14,8 @@ from struck import Struck, speech, struck
 
 pytestmark = pytest.mark.unit
 
-QUICK, ALL = 300, 3000
+QUICK, MANY = 20, 320
+"""`SCHEDULES=5000` runs more of them."""
 FAULTS = (
     "kill",
     "kill",
@@ -75,11 +77,11 @@ async def play(seed: int, faults: Sequence[str] = FAULTS) -> None:
         seed=seed,
         loop=rng.random() < 0.5,
         context_units=rng.choice([16, 30, 4096]),
-        workers=rng.choice([1, 2, 3]),
+        workers=rng.choice([1, 2, 2, 3]),
         ring_bytes=rng.choice([1000, 200_000, 16 << 20]),
         worker_options={"batch_ms": rng.choice([0.5, 3.0, 15.0]), "open_ms": rng.choice([0.0, 30.0, 250.0])},
     ) as it:
-        units = rng.randint(28, 44)
+        units = rng.randint(26, 40)
         sessions = [await it.session(speech(seed + each, units)) for each in range(rng.choice([1, 1, 2]))]
         talking = [asyncio.create_task(it.talk(session)) for session in sessions]
         begun = asyncio.get_running_loop().time()
@@ -92,10 +94,20 @@ async def play(seed: int, faults: Sequence[str] = FAULTS) -> None:
         await it.finish()
 
 
-def test_quick_schedules() -> None:
-    for seed in range(QUICK):
+def run(seeds: range) -> None:
+    for seed in seeds:
         try:
             run_virtual(play(seed), limit_s=120.0)
         except BaseException as error:
             error.add_note(f"schedule {seed}")
             raise
+
+
+def test_some_schedules() -> None:
+    run(range(QUICK))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_many_schedules() -> None:
+    run(range(QUICK, int(os.environ.get("SCHEDULES", MANY))))

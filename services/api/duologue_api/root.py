@@ -13,7 +13,6 @@ import structlog
 from duologue import telemetry
 from duologue.audio.formats import format_of, pcm_at
 from duologue.bus import messages as m
-from duologue.bus import subjects
 from duologue.bus.endpoint import Endpoint, window_units
 from duologue.draws import seed_of
 from duologue.errors import BROKEN, NORMAL, CloseReason, kind, place_of
@@ -92,8 +91,7 @@ class Root:
         )
         self._endpoint.apply(m.Wiring((0, 1), False, {}, {"encoder": []}))
         self.ledger = Ledger(self._manifest.edges(self._options), self._endpoint.rings["encoder"])
-        tell = self._tell_worker
-        self._meter = Meter(self.sid, self._manifest, tracing=house.tracing, clock=house.clock, tell=tell)
+        self._meter = Meter(self.sid, self._manifest, house)
         self._intake = Intake(
             self._manifest,
             self._endpoint,
@@ -370,9 +368,6 @@ class Root:
 
     def _enter(self, what: Input) -> None:
         self.state = after(self.state, what)
-
-    def _tell_worker(self, address: str, notice: m.Control) -> None:
-        self._house.transport.publish(subjects.control(address), m.encode(notice))
 
     def _later(self, seconds: float, what: Callable[[], None]) -> None:
         self._timers.append(asyncio.get_running_loop().call_later(seconds, what))

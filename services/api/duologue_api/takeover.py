@@ -5,6 +5,7 @@ and only when everybody has confirmed that, let the heirs step.  Whatever goes w
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -218,6 +219,7 @@ class Takeover:
     async def _claim(self, stage: str, begin: int, output: int) -> None:
         """An heir for the stage, as soon as there is a place."""
         refused: set[str] = set()
+        round_ = self._round
         while True:
             address = self._roster.pick(stage, self._opening.model, refused)
             if address is None:
@@ -228,11 +230,13 @@ class Takeover:
             self._opening.epochs += 1
             place = self._heirs[stage] = Place(address, (self.places[ROOT].epoch[0], self._opening.epochs))
             try:
-                await self._asking.claim(place, self._claim_of(stage, place, begin, output), float("inf"))
+                await self._asking.claim(place, self._claim_of(stage, place, begin, output), math.inf)
                 return
             except (NoPlace, Failed) as why:
+                self._close(place)
+                if round_ != self._round:  # the next one has begun, and this one is about to be cancelled
+                    return
                 log.info("claim not taken", sid=self._sid, worker=address, why=str(why))
-                self._close(self._heirs.pop(stage))
                 self._roster.refused(address, picked)
                 refused.add(address)
                 if isinstance(why, Failed):

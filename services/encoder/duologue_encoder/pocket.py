@@ -63,19 +63,17 @@ class Encoder:
         self._background = Background("recogniser", inline=inline)
 
     def open(self, start: Start, history: History) -> Iterator[State | None]:
-        """Records of the history are followed, and nothing in it is recognised.  Units before those on whose records
-        the state depends only settle the network; a missing input among the last ones is a `SessionError`."""
+        """Records, of the history or of units yet to be stepped, are followed, and nothing in them is recognised.  Units
+        before those on whose records the state depends only settle the network; a missing input among the last ones is
+        a `SessionError`."""
         units = history.units
-        known = [record.since for unit in units if (record := _record(unit)) is not None]
-        first = known[-1] if known else units[0].number if units else start.begin
-        state = State(self._background.lane(1), Hearing(next=first))
+        state = State(self._background.lane(1), Hearing(next=_first(start, units)))
         for unit in units:
             if ROOT not in unit.inputs and unit.number >= start.begin - SETTLE:
                 raise SessionError(f"no input of unit {unit.number} to open from")
             p = self._heard(state.ear, _pcm(unit))
             state.sound[unit.number] = _pcm(unit)
-            if unit.number >= first:
-                self._fold(state, unit, p, None)
+            self._fold(state, unit, p, None)
             yield None
         yield state
 
@@ -117,6 +115,9 @@ class Encoder:
     def _fold(self, state: State, unit: Unit, p: float, came: Recognised | None) -> Result:
         hearing = state.hearing
         record = _record(unit)
+        if unit.number < hearing.next:
+            # It settles the network, and nobody wants what it sends.
+            return Result({"llm": Features()}, unit.record)
         per_mille, came = (round(1000 * p), came) if record is None else (record.per_mille, record.came)
         words, said = hearing.step(
             per_mille / 1000, came, lambda first, end: _quietest(state.sound, first, end)
@@ -125,7 +126,7 @@ class Encoder:
             del state.sound[old]
         if len(state.sound) > LONGEST_TURN + LONGEST:
             raise SessionError("recognition is a minute behind")
-        decided = [per_mille, hearing.since, *(came or ())]
+        decided = unit.record or [per_mille, hearing.since, *(came or ())]
         return Result({"llm": _features(hearing.speech, said)}, decided, heard=tuple(words))
 
     def _ask(self, state: State) -> None:
@@ -142,6 +143,19 @@ class Encoder:
         units = range(wanted.first, wanted.end)
         pcm = np.concatenate([state.sound.get(unit, SILENCE) for unit in units])
         state.asked = wanted, state.lane.submit(lambda: self._recognise(pcm), wait_s)
+
+
+def _first(start: Start, units: Sequence[Unit]) -> int:
+    """The unit from which on records are folded.  An heir begins at the horizon of a state: `SETTLE` units before where that
+    state was, or else where its turn began."""
+    known = [record.since for unit in units if (record := _record(unit)) is not None]
+    if known:
+        return known[-1]
+    last = start.begin + SETTLE - 1
+    record = _record(Unit(last, {}, start.records.get(last, {}).get("encoder"))) if start.begin else None
+    if record is not None:
+        return max(start.begin, record.since)
+    return units[0].number if units else start.begin
 
 
 def _arrived(state: State) -> Recognised | None:

@@ -10,6 +10,7 @@ from duologue.bus.messages import AnyBody, Condition, Features, Malformed, Speec
 from duologue.errors import place_of
 from duologue.models.pocket import CONTEXT_CHARACTERS
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
+from duologue.stage.rows import one_by_one
 from duologue_llm import pocket_duplex as duplex
 from duologue_llm.answers import Answerer, Answering, Part, Question
 from duologue_llm.answers.call import SORRY
@@ -46,13 +47,7 @@ class Llm:
         yield state
 
     def step(self, batch: Sequence[tuple[State, Unit]]) -> Sequence[Result | SessionError]:
-        results: list[Result | SessionError] = []
-        for state, unit in batch:
-            try:
-                results.append(self._step(state, unit))
-            except SessionError as error:
-                results.append(error)
-        return results
+        return one_by_one(self._step, batch)
 
     def horizon(self, state: State) -> int:
         return max(0, min(state.context_start, state.next - RESUME_UNITS))

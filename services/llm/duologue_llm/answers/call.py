@@ -29,6 +29,10 @@ Take = Callable[[str], bool]
 """Takes the next piece of text, however it is cut; says whether more is wanted."""
 
 
+class Unanswered(Exception):
+    """Whoever was asked did not answer.  The message says why, and nothing of what was said."""
+
+
 class Call:
     """Runs `think` on a thread of `background`, which gives the answer to what it is called with until that is enough, and
     says whether it ends where a sentence does.  Nothing that is said is logged."""
@@ -83,7 +87,9 @@ class Call:
                 whole = self._think(lambda text: self._gain(clauses.feed(text), False))
                 self._gain(clauses.rest() if whole or not self._some else "", True)
         except Exception as error:
-            log.warning("no answer", source=self._what, why=type(error).__name__, **place_of(error))
+            told = isinstance(error, Unanswered)
+            why = {"why": str(error)} if told else {"why": type(error).__name__, **place_of(error)}
+            log.warning("no answer", source=self._what, **why)
             with self._lock:
                 self._failed = True
 
