@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from duologue import telemetry
+from duologue.bus import messages as m
+from duologue.bus import subjects
 from duologue.bus.delivery import Verdict
 from duologue.models import STAGES
+from duologue.session.record import BUCKET, SessionRecord
 from duologue.stage.model import SessionError
 from duologue.virtual import run_virtual
 from duologue_api.table import State
+from duologue_api.wiring import told
 from struck import Session, Struck, speech, struck
 
 pytestmark = pytest.mark.unit
@@ -58,6 +62,25 @@ def test_a_killed_owner_is_replaced(stage: str, loop: bool) -> None:
 
     play(script, loop=loop)
     assert takeovers(stage, "gone") + takeovers(stage, "silent") == before + 1
+
+
+def test_a_move_is_told_and_written() -> None:
+    async def script(it: Struck, session: Session) -> None:
+        events: list[m.Event] = []
+        moved = subjects.event("moved", session.root.sid)
+        it.deployment.bus.observe(
+            lambda message: message.subject == moved and events.append(m.decode(message.data, m.Event))
+        )
+        it.kill(*it.owning("llm"))
+        await asyncio.sleep(1.5)
+        assert [event.detail for event in events] == [{"model": "parrot", "stages": ["llm"]}]
+        bucket = await it.deployment.pod.transport.bucket(BUCKET)
+        entry = await bucket.get(session.root.sid)
+        assert entry is not None
+        assert m.decode(entry.value, SessionRecord).route == told(session.root.places)
+        assert session.root.places["llm"].epoch == (1, 5)
+
+    play(script)
 
 
 @pytest.mark.parametrize("apart_s", [0.0, 0.37, 0.9])
