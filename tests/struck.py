@@ -86,12 +86,14 @@ class Struck:
         """Between it and the pod; the other workers still hear it."""
         self.cut[name_of(shell)] = asyncio.get_running_loop().time() + seconds
 
-    def slow_down(self, shell: Shell, step_s: float) -> None:
-        """Its steps take so much longer from now on."""
-        step, engine = shell.model.step, shell._engine
+    def slow_down(self, shell: Shell, step_s: float, steps: int = 1 << 30) -> None:
+        """So many of its next steps take so much longer."""
+        step, engine, left = shell.model.step, shell._engine, steps
 
         def slow(batch: Any) -> Any:
-            engine.sleep(step_s)
+            nonlocal left
+            left -= 1
+            engine.sleep(step_s if left >= 0 else 0.0)
             return step(batch)
 
         shell.model.step = slow  # type: ignore[method-assign]

@@ -124,6 +124,27 @@ def test_a_hung_step_is_a_death(stage: str) -> None:
     play(script, loop=True)
 
 
+def test_what_only_a_receiver_knows_is_not_decided_again() -> None:
+    """The codec lies behind: it has accepted units of which the root knows nothing yet, and of those who decided them none
+    is left."""
+
+    async def script(it: Struck, session: Session) -> None:
+        [codec] = it.owning("codec")
+        [owner] = codec.owners.values()
+        it.slow_down(codec, 0.3, steps=25)
+        decided: dict[int, dict[str, Any]] = {}
+        while sum("talker" in records for records in decided.values()) < 8:
+            await asyncio.sleep(0.05)
+            decided = owner.known.records(session.root.units_out, frozenset({"llm", "talker"}))
+        for stage in ("llm", "talker"):
+            it.kill(*it.owning(stage))
+        await session.client.until(lambda: session.root.units_out > max(decided))
+        for unit, records in decided.items():
+            assert {stage: session.seen[unit].get(stage) for stage in records} == records
+
+    play(script, loop=True)
+
+
 # ---------------------------------------------------------------- who is not dead
 
 
