@@ -214,7 +214,7 @@ def speech(seed: int, units: int) -> Any:
     rng = random.Random(seed)
     parts: list[tuple[float, bool]] = []
     while sum(length for length, _ in parts) < units * 0.08:
-        parts += [(rng.uniform(0.1, 0.9), True), (rng.uniform(0.3, 1.2), False)]
+        parts += [(rng.choice([0.2, 0.8, 1.3]), True), (rng.choice([0.3, 0.9, 2.5]), False)]
     return bursts(parts, seed)[: units * UNIT]
 
 
