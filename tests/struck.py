@@ -163,8 +163,9 @@ class Struck:
         for session in self.sessions:
             units = len(session.pcm16) // UNIT
             await session.client.until(
-                lambda session=session, units=units: len(session.client.units) >= units
-                or session.client.ended is not None
+                lambda session=session, units=units: (
+                    len(session.client.units) >= units or session.client.ended is not None
+                )
             )
             self.assert_exact(session)
             session.root.request_close(None)

@@ -6,7 +6,6 @@ It runs on the pod's event loop; each method is one message, handled to its end.
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import structlog
 
@@ -17,10 +16,10 @@ from duologue.bus import subjects
 from duologue.bus.endpoint import Endpoint, window_units
 from duologue.draws import seed_of
 from duologue.errors import BROKEN, NORMAL, CloseReason, kind, place_of
-from duologue.models import ROOT, STAGES
-from duologue.session.chronicler import Chronicler
+from duologue.models import ROOT
 from duologue.session.ledger import Ledger
-from duologue.session.record import ACTIVE, CLOSED, SessionRecord
+from duologue.session.record import SessionRecord
+from duologue_api.archive import Archive
 from duologue_api.guarded import guarded
 from duologue_api.house import CLOSE, House
 from duologue_api.intake import Intake
@@ -32,7 +31,7 @@ from duologue_api.port import Client
 from duologue_api.table import Input, State, after
 from duologue_api.takeover import Takeover
 from duologue_api.teller import Teller, overflow
-from duologue_api.wiring import Place, told, wiring
+from duologue_api.wiring import Place, wiring
 
 DRAIN_S = 4.5
 """From `session.close` to `session.closed` at most; LiveKit waits for 5 s."""
@@ -60,7 +59,6 @@ class Root:
         self._close_wanted: tuple[str | None] | None = None
         self._usage_told = 0.0
         self._closing: tuple[CloseReason, str | None] = ("close_requested", None)
-        self.chronicler = Chronicler(sid, house.transport, fenced=lambda: self.fail("fenced"))
 
     # -- what the edge sees
 
@@ -93,6 +91,22 @@ class Root:
         self._endpoint.apply(m.Wiring((0, 1), False, {}, {"encoder": []}))
         edges = self._manifest.edges(self._options)
         self.ledger = Ledger(edges, self._endpoint.rings["encoder"])
+        self._archive = Archive(
+            SessionRecord(
+                sid=self.sid,
+                model=config.model,
+                options=self._options,
+                seed=self._seed,
+                root_epochs=[(self._epoch[0], 0, house.exchange.address)],
+                form=(heard.type, heard.rate),
+                kept=config.store or house.limits.retention.everything,
+            ),
+            self._manifest,
+            heard,
+            self.ledger,
+            house,
+            fenced=lambda: self.fail("fenced"),
+        )
         self._meter = Meter(
             self.sid, self._manifest, tracing=house.tracing, clock=house.clock, tell=self._tell_worker
         )
@@ -105,6 +119,7 @@ class Root:
             overflow=self._on_overflow if house.limits.input_backlog_policy == CLOSE else None,
             form=heard,
             trace=self._meter.trace,
+            capture=self._archive.capture,
         )
         self._teller = Teller(self.sid, self._client, config, self._manifest, spoken)
         house.exchange.add(self._endpoint)
@@ -138,7 +153,7 @@ class Root:
         self._teller.check_room(event_id)
         if self.state is not State.CLOSING and (control := self._intake.mute(on, event_id)):
             kind_, sample, _ = control
-            self.chronicler.tell(kind_, sample=sample, unit=self._intake.unit_of(sample))
+            self._archive.tell(kind_, sample=sample, unit=self._intake.unit_of(sample))
         self._teller.muted(on, event_id)
 
     def update(self, config: SessionConfig, event_id: str | None) -> None:
@@ -210,7 +225,7 @@ class Root:
     def on_back(self, stages: Sequence[str]) -> None:
         if self.state is State.SUSPENDED:
             self._enter(Input.BACK)
-        self._chronicle("moved", stages=stages)
+        self._archive.wrote("moved", self.places, stages=stages)
 
     def fail(
         self,
@@ -246,6 +261,11 @@ class Root:
     def shut(self) -> None:
         """The pod leaves: whatever the session is doing, it ends now."""
         self.fail("the pod leaves", "server_draining", "The server is shutting down. Connect again.")
+
+    @property
+    def behind_s(self) -> float:
+        """Seconds of the session that the store does not have yet."""
+        return self._archive.behind_s if self.places else 0.0
 
     # -- opening
 
@@ -286,7 +306,7 @@ class Root:
         left_s = min(EXPIRING_S, lifetime_s / 2)
         self._later(lifetime_s - left_s, lambda: self._expiring(left_s))
         self._later(lifetime_s, self._expire)
-        self._chronicle("opened")
+        self._archive.wrote("opened", places)
         if self._close_wanted:
             self.request_close(self._close_wanted[0])
 
@@ -306,6 +326,7 @@ class Root:
         self._endpoint.horizon = self.units_out
         self.ledger.learn(unit, envelope.records, envelope.horizons)
         self.ledger.advance(self.units_out)
+        self._archive.unit(envelope)
         self._teller.context(envelope.context_used)
         pcm = envelope.body.tensors.get("pcm")
         self._teller.unit(unit, envelope.text, envelope.heard, pcm.data if pcm else None)
@@ -369,7 +390,8 @@ class Root:
             self._meter.closed(reason, self._intake.shed)
             counts = {"units_in": self._intake.units, "units_out": self.units_out, "shed": self._intake.shed}
             log.info("session ended", sid=self.sid, reason=reason, **counts)
-            self._chronicle("closed", reason=reason, **counts)
+            self._archive.wrote("closed", self.places, reason=reason, **counts)
+            self._house.leaves(self._archive.close())
         self._house.forget(self)
 
     # -- saying so
@@ -389,18 +411,3 @@ class Root:
 
     def _error(self, code: str, message: str, event_id: str | None = None) -> None:
         self._client.send(events.error(code, message, client_event_id=event_id))
-
-    def _chronicle(self, what: str, **detail: Any) -> None:
-        self.chronicler.write(
-            SessionRecord(
-                sid=self.sid,
-                model=self._config.model,
-                state=CLOSED if what == "closed" else ACTIVE,
-                options=self._options,
-                seed=self._seed,
-                route=told(self.places),
-                root_epochs=[(self._epoch[0], 0, self._house.exchange.address)],
-                units=self.units_out,
-            )
-        )
-        self.chronicler.tell(what, model=self._config.model, **detail)
