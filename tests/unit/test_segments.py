@@ -145,7 +145,7 @@ def histories(
         epoch += draw(st.integers(1, 3))
         first = draw(st.integers(max(0, end - 6), end))
         if epochs and draw(st.booleans()):  # the predecessor has not noticed yet
-            zombie = {unit: f"zombie {epochs[-1][0]}" for unit in range(first, end + 5)}
+            zombie = dict.fromkeys(range(first, end + 5), f"zombie {epochs[-1][0]}")
             write(epochs[-1][0], zombie, counts=False)
         for unit in range(first, end):
             arrived.pop(unit, None)
@@ -154,7 +154,7 @@ def histories(
         if draw(st.booleans()):  # after a wiped store
             write(epoch, {unit: truth[unit] for unit in range(max(0, first - 8), first)}, counts=True)
         end = first + draw(st.integers(0, 10))
-        mine = {unit: f"root {epoch}" for unit in range(first, end)}
+        mine = dict.fromkeys(range(first, end), f"root {epoch}")
         truth.update(mine)
         write(epoch, mine, counts=True)
     if draw(st.booleans()):  # one that never got the record

@@ -73,11 +73,9 @@ class Archive:
 
     def unit(self, envelope: m.Envelope) -> None:
         """An output unit came; its input goes to the store with it."""
-        unit, pcm = envelope.unit, envelope.body.tensors.get("pcm")
+        unit = envelope.unit
         self._units = unit + 1
-        said = None
-        if self._record.kept:
-            said = Said(bytes(pcm.data) if pcm else b"", envelope.text, envelope.heard)
+        said = Said.of(envelope) if self._record.kept else None
         decided = m.Decided(envelope.records, envelope.horizons)
         self._writer.add(Kept(unit, self.capture.take(unit), decided, said))
 
@@ -102,7 +100,7 @@ class Archive:
             emission = self._ledger.inputs.get(unit)
             if emission is not None and unit in known:
                 pcm = emission.body.tensors.get("pcm")
-                heard: list[Piece] = [bytes(pcm.data)] if pcm else [self._unit_samples]
+                heard: list[Piece] = [pcm.data] if pcm else [self._unit_samples]
                 kept.append(Kept(unit, heard, known[unit]))
         return kept
 

@@ -4,11 +4,21 @@ Pure functions: from units to values, and from the values of several roots back 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import msgspec
 
-from duologue.bus.messages import LEDGER, MAX_MESSAGE_BYTES, WIRE, Decided, Heard, Malformed, Struct, encode
+from duologue.bus.messages import (
+    LEDGER,
+    MAX_MESSAGE_BYTES,
+    WIRE,
+    Decided,
+    Envelope,
+    Heard,
+    Malformed,
+    Struct,
+    encode,
+)
 from duologue.bus.tensor import without_quotes
 
 LEDGERS, AUDIO, STORE = "duo_ledger", "duo_audio", "duo_store"
@@ -28,6 +38,12 @@ class Said(Struct, frozen=True):
     pcm: bytes = b""
     text: str = ""
     heard: tuple[Heard, ...] = ()
+
+    @classmethod
+    def of(cls, envelope: Envelope) -> Self:
+        """Of the unit that came to the root."""
+        pcm = envelope.body.tensors.get("pcm")
+        return cls(pcm.data if pcm and any(pcm.data) else b"", envelope.text, envelope.heard)
 
 
 class LedgerSegment(Struct, frozen=True, tag="ledger"):
