@@ -55,8 +55,8 @@ class Chronicler:
 
     @property
     def settled(self) -> bool:
-        """Whether the newest record is in the store, as far as is known."""
-        return self.last is not None and self.last is self._asked
+        """Whether the newest record is in the store, as far as is known, and this root's."""
+        return self.last is not None and self.last is self._asked and not self.superseded
 
     async def confirm(self) -> None:
         """Looks whether the record is still there: writes it anew where it is gone, and ends a root that is superseded.

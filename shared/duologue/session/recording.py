@@ -128,10 +128,10 @@ def load(path: Path) -> Recording:
     """Raises `NoRecording`, `OSError`, `NewerLedger`."""
     try:
         # No pickles: an archive from elsewhere must not run code.
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             input16, output16 = archive["input16"], archive["output16"]
             ledger = decode(archive["ledger"].tobytes(), _Ledger)
-    except (KeyError, ValueError, EOFError, BadZipFile) as error:
+    except (KeyError, ValueError, TypeError, EOFError, BadZipFile) as error:
         raise NoRecording(f"{path} is no recording of `duologue sessions export`: {error}") from None
     if ledger.ledger > LEDGER:
         raise NewerLedger(f"{path}: the ledger has version {ledger.ledger}, and {LEDGER} is known here")

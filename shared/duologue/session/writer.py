@@ -209,6 +209,8 @@ class SegmentWriter:
 
     def _lost(self) -> None:
         """The store has not what it had."""
+        if self._anew:
+            return
         telemetry.STORE_LOSSES.inc()
         log.warning("the store was wiped", sid=self._sid)
         self._anew, self._stored = True, self._source.oldest()
