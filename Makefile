@@ -1,7 +1,7 @@
 # Every target sets up what it needs; nothing has to be installed before `make`.  Kept to what GNU make 3.81 knows,
 # which is the one on macOS.
 
-MODEL ?= parrot
+MODEL ?= pocket
 PORT ?= 8700
 BIN := .venv/bin
 # Twice quiet: errors only.
@@ -15,7 +15,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 # exec: signals reach the server itself, and make ends when it has ended.
-demo: .venv/.embedded ## a spoken conversation on this machine: MODEL=parrot PORT=8700
+demo: .venv/.pocket ## a spoken conversation on this machine: MODEL=pocket PORT=8700
 	@exec $(BIN)/duologue up --model $(MODEL) --port $(PORT)
 
 test: .venv/.ready ## all tests: ARGS='-k name -x'
@@ -54,11 +54,11 @@ clean: ## remove everything that make, the tests and the tools have made
 .venv/.ready: pyproject.toml .venv/bin/python
 	@echo "Installing Duologue and its development tools into .venv ..." >&2
 	@$(PIP) -e '.[dev]'
-	@touch .venv/.embedded $@
+	@touch .venv/.pocket $@
 
-.venv/.embedded: pyproject.toml .venv/bin/python
+.venv/.pocket: pyproject.toml .venv/bin/python
 	@echo "Installing Duologue into .venv ..." >&2
-	@$(PIP) -e '.[embedded]'
+	@$(PIP) -e '.[pocket]'
 	@touch $@
 
 # The first Python that is new enough and can make environments; Debian and Ubuntu package that ability by itself.

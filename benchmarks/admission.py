@@ -146,7 +146,8 @@ def _processes(options: dict[str, float], phases_s: list[float]) -> dict[str, fl
 @contextmanager
 def _up(options: dict[str, float], env: dict[str, str]) -> Iterator[str]:
     """The URL of a deployment of this cost model."""
-    command = [sys.executable, "-m", "duologue", "up", "--port", "0", "--json", "--takeover-reserve", "0"]
+    command = [sys.executable, "-m", "duologue", "up", "--model", "parrot", "--port", "0", "--json"]
+    command += ["--takeover-reserve", "0"]
     command += [word for name, value in options.items() for word in ("--option", f"{name}={value}")]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **env}

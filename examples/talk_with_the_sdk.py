@@ -1,4 +1,4 @@
-"""The parrot through the OpenAI SDK (openai >= 3.57), against `make demo`."""
+"""The pocket model through the OpenAI SDK, against `make demo`.  Run it in the checkout, with `openai[realtime]` 3.57."""
 
 import asyncio
 import base64
@@ -12,12 +12,11 @@ async def main() -> None:
     with wave.open("examples/hello.wav") as recording:  # 24 kHz, mono, 16 bit
         heard = recording.readframes(recording.getnframes())
     async with client.live.connect() as session:
-        await session.send({"type": "session.start", "session": {"model": "parrot"}})
+        await session.send({"type": "session.start", "session": {"model": "pocket"}})
 
         async def speak() -> None:
-            for at in range(
-                0, 80 * 4800, 4800
-            ):  # 8 s: the recording, then silence, in which the answer comes
+            # 8 s: the recording, then silence, in which the answer comes.
+            for at in range(0, 80 * 4800, 4800):
                 chunk = heard[at : at + 4800].ljust(4800, b"\0")
                 audio = base64.b64encode(chunk).decode()
                 await session.send({"type": "session.input_audio.append", "audio": audio})

@@ -4,13 +4,11 @@ told from any other: what the talker draws never repeats, so that a unit that wa
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
-
-import numpy as np
 
 from duologue.bus.memory import DELIVER, DROP, LATENCY_S, Fate, MemoryBus, Passage
 from duologue.inprocess import InProcess
@@ -24,7 +22,7 @@ from recorder import Recorder, config
 UNIT = 1920
 RESPAWN_S = 0.5
 """A supervisor starts another worker so long after one ended."""
-FORGOTTEN_S = 6.0
+FORGOTTEN_S = 5.0
 """By then an owner whose close was lost has asked whether it is wanted."""
 
 
@@ -88,15 +86,19 @@ class Struck:
         """Between it and the pod; the other workers still hear it."""
         self.cut[name_of(shell)] = asyncio.get_running_loop().time() + seconds
 
-    def hang(self, shell: Shell) -> None:
-        """Its next step never ends; the process notices and exits."""
+    def slow_down(self, shell: Shell, step_s: float) -> None:
+        """Its steps take so much longer from now on."""
         step, engine = shell.model.step, shell._engine
 
-        def hung(batch: Any) -> Any:
-            engine.sleep(1e6)
+        def slow(batch: Any) -> Any:
+            engine.sleep(step_s)
             return step(batch)
 
-        shell.model.step = hung  # type: ignore[method-assign]
+        shell.model.step = slow  # type: ignore[method-assign]
+
+    def hang(self, shell: Shell) -> None:
+        """Its next step never ends; the process notices and exits."""
+        self.slow_down(shell, 1e6)
 
     def empty_rings(self, shell: Shell) -> None:
         for owner in shell.owners.values():
@@ -172,9 +174,14 @@ class Struck:
         for session in self.sessions:
             await session.client.until(lambda session=session: session.client.ended is not None)
             assert session.client.ended == (1000, "close_requested")
-        await asyncio.sleep(FORGOTTEN_S)
-        left = [(shell.address, owner.epoch) for shell in self.living() for owner in shell.owners.values()]
+        until = asyncio.get_running_loop().time() + FORGOTTEN_S
+        while (left := self.left()) and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.1)
         assert left == [], "places that nobody gave back"
+
+    def left(self) -> list[tuple[str, Any]]:
+        """Owners that still hold a place."""
+        return [(shell.address, owner.epoch) for shell in self.living() for owner in shell.owners.values()]
 
     def assert_exact(self, session: Session) -> None:
         client = session.client
@@ -219,19 +226,22 @@ async def struck(
     ring_bytes: int = 16 << 20,
     worker_options: Mapping[str, Any] | None = None,
     respawn: bool = True,
+    settings: Mapping[str, Any] | None = None,
+    limits: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Struck]:
     options = {"loop": loop, "context_units": context_units}
     draws = random.Random(seed)
     with ExitStack() as patches:
-        patches.enter_context(mock.patch.object(talker, "draw", lambda *_: draws.random()))
+        patches.enter_context(mock.patch.object(talker, "draw", side_effect=lambda *_: draws.random()))
         async with InProcess(
             "parrot",
             session_options=options,
             worker_options=worker_options or {"batch_ms": 1.0},
+            limits=limits,
             seed=11,
             bus=MemoryBus(),
             workers=dict.fromkeys(STAGES, workers),
-            settings=ShellSettings(ring_bytes=ring_bytes),
+            settings=ShellSettings(ring_bytes=ring_bytes, **(settings or {})),
         ) as deployment:
             struck = Struck(deployment, options, seed)
             struck.respawn = respawn
@@ -240,6 +250,3 @@ async def struck(
             await asyncio.sleep(1.2)
             yield struck
             struck.respawn = False
-
-
-Script = Callable[[Struck], Any]

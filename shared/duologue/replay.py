@@ -59,7 +59,7 @@ class Replayed:
 def _decided(records: Mapping[str, Any]) -> bytes:
     """As they travel: on the way lists and tuples become one."""
     there = {key: record for key, record in sorted(records.items()) if key not in ROOT_KEYS}
-    return m.encode(m.Decided(there))
+    return m.encode(m.Decided(there, {}))
 
 
 def run(

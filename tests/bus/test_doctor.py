@@ -203,3 +203,19 @@ def test_wrong_credentials_fail(server: EmbeddedServer) -> None:
     url = f"nats://somebody:else@{server.url.partition('@')[2]}"
     [nats] = asyncio.run(deployed(url, True))
     assert (nats.state, "refuses these credentials" in nats.says) == (State.FAIL, True)
+    assert (nats.says[-1], nats.todo) == (")", ""), "the cause has a colon, too"
+
+
+def test_what_is_no_address_fails_whole() -> None:
+    [nats] = asyncio.run(deployed("nats://127.0.0.1:99999", True))
+    assert "connect url option" in nats.says
+    assert nats.todo.startswith("start one with")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_process_without_standard_streams(closed: str) -> None:
+    """Incident: with its standard output closed, a command was aborted by libuv, since a socket had got number 1."""
+    command = f'exec "{sys.executable}" -m duologue doctor --model parrot {closed}'
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, timeout=60, check=False)
+    assert ended.returncode == 0
+    assert b"Error" not in ended.stderr

@@ -1,18 +1,17 @@
 """The pocket model's answers from a chat endpoint: the real openai SDK against a small HTTP server that streams as Ollama and
 vLLM do, and that can be slow, hang, or fail."""
 
-import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from chat_endpoint import SECRET, Endpoint
 from duologue.bus.messages import Features, Start
 from duologue.stage.model import History, Unit
 from duologue_llm import pocket
@@ -23,78 +22,6 @@ from duologue_llm.answers.chat import CUT_OFF, INSTRUCTIONS, SPEAK_FIRST, SPOKEN
 pytestmark = pytest.mark.contract
 
 NOW = datetime(2026, 12, 1, 15, 4, tzinfo=UTC)
-SECRET = "the-password-is-swordfish"
-
-
-class Endpoint:
-    """Answers `POST /v1/chat/completions` with `deltas`; `between` is called before each with its number."""
-
-    def __init__(
-        self, *deltas: str, status: int = 200, between: Callable[[int], object] = lambda number: None
-    ) -> None:
-        self.requests: list[dict[str, Any]] = []
-        self.keys: list[str | None] = []
-        self.listed = 0
-        self.hung_up = threading.Event()
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                endpoint.listed += 1
-                self._send(json.dumps({"object": "list", "data": [{"id": "tiny", "object": "model"}]}))
-
-            def do_POST(self) -> None:
-                endpoint.keys.append(self.headers["Authorization"])
-                endpoint.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                if status != 200:
-                    self._send(json.dumps({"error": {"message": SECRET}}), status)
-                    return
-                self.send_response(200)
-                self.send_header("Content-Type", "text/event-stream")
-                self.end_headers()
-                try:
-                    for number, delta in enumerate(deltas):
-                        between(number)
-                        self._event({"delta": {"content": delta}})
-                    self._event({"delta": {}, "finish_reason": "stop"})
-                    self.wfile.write(b"data: [DONE]\n\n")
-                except OSError:
-                    endpoint.hung_up.set()
-
-            def _event(self, choice: dict[str, Any]) -> None:
-                chunk = {
-                    "id": "c",
-                    "object": "chat.completion.chunk",
-                    "created": 1,
-                    "model": "tiny",
-                    "choices": [{"index": 0, "finish_reason": None, **choice}],
-                }
-                self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
-                self.wfile.flush()
-
-            def _send(self, body: str, code: int = 200) -> None:
-                self.send_response(code)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body.encode())
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def __enter__(self) -> "Endpoint":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 @pytest.fixture
@@ -163,6 +90,7 @@ def test_an_endpoint_that_fails_is_apologised_for(status: int, logs: list[Any]) 
     assert len(endpoint.requests) <= 2
     [line] = logs
     assert line["event"] == "no answer"
+    assert line["why"].endswith(f"answered with status {status}")
     assert SECRET not in str(logs)
 
 
@@ -171,6 +99,10 @@ def test_nobody_there_is_apologised_for(logs: list[Any]) -> None:
         taken.bind(("127.0.0.1", 0))  # and listens not
         answerer = Chat(f"http://127.0.0.1:{taken.getsockname()[1]}/v1", "tiny", clock=lambda: NOW)
         assert whole(answerer.ask(question(SECRET))) == [SORRY]
+        at = f"127.0.0.1:{taken.getsockname()[1]}"
+    [line] = logs
+    assert line["why"] == f"{at} can't be reached: ConnectionRefusedError"
+    assert "where" not in line  # four kilobytes of places in other libraries
     assert SECRET not in str(logs)
 
 

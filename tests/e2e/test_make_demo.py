@@ -23,7 +23,7 @@ MAKE = ("make", "--no-print-directory", "demo", "PORT=0")
 
 def is_set_up() -> bool:
     """Whether make would start at once; setting up takes a network and minutes, and is none of this test's business."""
-    stamp = REPO / ".venv/.embedded"
+    stamp = REPO / ".venv/.pocket"
     return stamp.exists() and stamp.stat().st_mtime >= (REPO / "pyproject.toml").stat().st_mtime
 
 
@@ -71,7 +71,7 @@ def test_ctrl_c_leaves_nothing() -> None:
                 break
         url = re.search(r"http://127\.0\.0\.1:\d+", shown)
         assert url is not None, shown
-        assert "parrot" in shown
+        assert "pocket" in shown
         os.killpg(process.pid, signal.SIGINT)
         # make ends by the signal that it got, once what it started has ended.
         assert process.wait(END_S) in (0, 130, -signal.SIGINT)

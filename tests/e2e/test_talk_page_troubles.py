@@ -29,6 +29,7 @@ async def opened(running: Browser, url: str) -> Page:
 
 
 async def type_key(tab: Page, key: str) -> None:
+    await tab.until("!document.querySelector('#key-field').hidden")
     await tab.evaluate(f"document.querySelector('#key').value = {key!r}")
     await tab.click("#key-field button")
 
@@ -62,6 +63,49 @@ def test_no_microphone_or_none_allowed() -> None:
 
     with serving(EchoHost()) as address:
         asyncio.run(scenario(f"http://{address}"))
+
+
+def test_who_changes_their_mind_while_the_browser_asks_is_not_heard() -> None:
+    """Once the button did nothing then, and the microphone was opened all the same."""
+    granted = """
+        (ask => {
+            window.streams = [];
+            navigator.mediaDevices.getUserMedia = async wanted => {
+                await new Promise(answer => { window.allow = answer; });
+                const stream = await ask(wanted);
+                window.streams.push(stream);
+                return stream;
+            };
+        })(navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices))
+    """
+    host = EchoHost()
+
+    async def scenario(url: str) -> None:
+        async with browser(chromium(), FAKE_DEVICE, ALLOWED) as running:
+            tab = await opened(running, url)
+            await tab.until("document.querySelector('#model').value")
+            await tab.evaluate(granted)
+            await tab.click("#talk")
+            await tab.until("Boolean(window.allow)")
+            await tab.click("#talk")
+            assert await tab.evaluate(PHASE) == "idle"
+            await tab.evaluate("window.allow()")
+            tracks = "window.streams.flatMap(stream => stream.getTracks().map(track => track.readyState))"
+            await tab.until(f"String({tracks}) === 'ended'")
+            assert await tab.evaluate(PHASE) == "idle"
+            assert await text(tab, "#notice") == ""
+            assert tab.complaints == []
+
+            await tab.evaluate("window.allow = null")
+            await tab.click("#talk")
+            await tab.until("Boolean(window.allow)")
+            await tab.evaluate("window.allow()")
+            await tab.until(f"{PHASE} === 'live'")
+            await stop(tab)
+
+    with serving(host) as address:
+        asyncio.run(scenario(f"http://{address}"))
+    assert len(host.sessions) == 1
 
 
 def test_a_page_that_is_not_secure_is_told_how_it_would_be() -> None:
@@ -100,8 +144,7 @@ def test_keys(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
             await tab.until("document.querySelector('#notice').hidden")
             await tab.click("#talk")
             await tab.until(f"{PHASE} === 'live'")
-            await tab.until("document.querySelectorAll('.turn.user').length")
-            assert (await text(tab, ".turn.user .words")).startswith("inin")
+            await tab.until("document.querySelector('.turn.user .words')?.textContent.startsWith('inin')")
             await stop(tab)
             # Nothing of it stays in the browser.
             kept = "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])"

@@ -1,4 +1,4 @@
-"""A worker dies, or is full: sessions end with a clear word, others can start as soon as there is a place, and no place
+"""The only worker of a stage dies, or is full: sessions go on, and others start, as soon as there is a place, and no place
 is lost to clients that vanish."""
 
 import asyncio
@@ -19,11 +19,9 @@ from parrot_answers import Settings, assert_exact
 pytestmark = pytest.mark.faults
 
 SETTINGS = Settings(seed=7)
-RECORDING = speechlike(20.0, 28)
+RECORDING = speechlike(9.0, 28)
 BRIEF = speechlike(2.0, 5)
 PLACES = 3
-DEAD_S = 10.0
-"""Until the sessions of a dead worker have ended; it takes about 4 s where nothing else runs."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +42,7 @@ def narrow() -> Iterator[Deployment]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_sessions_of_a_dead_worker_end_and_new_ones_start(served: Deployment, stage: str) -> None:
+def test_sessions_of_the_only_worker_wait_for_the_next_one(served: Deployment, stage: str) -> None:
     async def scenario() -> None:
         async with started(served.live_url) as one, started(served.live_url) as two:
             sessions = one, two
@@ -54,19 +52,11 @@ def test_sessions_of_a_dead_worker_end_and_new_ones_start(served: Deployment, st
             for live in sessions:
                 await live.answered(6 * UNIT)
             os.kill(served.worker(stage).pid, signal.SIGKILL)
-            killed = time.monotonic()
+            await asyncio.gather(*talking)
             for live in sessions:
-                await live.ended(DEAD_S)
-            print(f"ended {time.monotonic() - killed:.1f} s after the {stage}'s death")
-            for task in talking:
-                task.cancel()
-            await asyncio.gather(*talking, return_exceptions=True)
+                await live.finish()
         for live in sessions:
-            assert [error["code"] for error in live.errors] == ["session_failed"]
-            assert live.closed is not None
-            assert live.closed["reason"] == "connection_lost"
-            assert live.closed["session"] == live.started
-            assert live.close_code == 1000
+            assert_exact(live, RECORDING, SETTINGS)
         await eventually(served.ready)
         assert_exact(await converse(served.live_url, BRIEF), BRIEF, SETTINGS)
 

@@ -27,7 +27,8 @@ PATIENCE_S = 60
 def up(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
     """A deployment that is ready, and what it said; killed at the end."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DUO_")}
-    command = [sys.executable, "-m", "duologue", "up", "--json", "--port", "0", *arguments]
+    command = [sys.executable, "-m", "duologue", "up", "--model", "parrot", "--json", "--port", "0"]
+    command += arguments
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     ) as process:

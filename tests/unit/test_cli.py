@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import io
 import json
 import os
 import sys
@@ -16,7 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from rich.console import Console
 
+from duologue import __main__ as entry
 from duologue import allinone
 from duologue.audio.formats import PCM_16K, PCM_24K, PCMA, PCMU
 from duologue.audio.wav import read_wav, write_wav
@@ -147,6 +150,20 @@ def test_help_needs_no_settings_in_order(
     monkeypatch.setenv("DUO_NO_SUCH", "1")
     assert main([*filter(None, [command]), "--help"]) == 0
     assert "DUO_CONFIG" in capsys.readouterr().out
+
+
+def test_ctrl_c_while_the_program_is_being_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Incident: Ctrl-C within the first second of any command ended it with a page of where the import was."""
+
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "duologue.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "duologue.cli")
+    monkeypatch.delattr("duologue.cli")
+    assert entry.main() == 130
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -298,6 +315,22 @@ def test_worker_settings(worker: Service, monkeypatch: pytest.MonkeyPatch) -> No
     assert worker.settings["metrics_port"] is None
 
 
+def test_settings_of_a_model_are_options_of_its_workers(
+    worker: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUO_POCKET_CHAT_URL", "http://there:1/v1")
+    monkeypatch.setenv("DUO_POCKET_CHAT_KEY", "k")
+    given = ["--option", "chat_key=other", "--option", "inline=true"]
+    assert main(["worker", "llm", "--model", "pocket", *given]) == 0
+    assert worker.settings["options"] == {
+        "chat_url": "http://there:1/v1",
+        "chat_key": "other",
+        "inline": True,
+    }
+    assert main(["worker", "llm", "--model", "parrot"]) == 0
+    assert worker.settings["options"] == {}
+
+
 def test_the_real_settings_take_what_the_command_line_gives(worker: Service, api: Service) -> None:
     assert main(["worker", "llm", "--model", "parrot"]) == main(["api", "--no-auth"]) == 0
     for taken, real in ((worker.settings, WorkerSettings), (api.settings, ApiSettings)):
@@ -326,7 +359,7 @@ def test_api_settings(api: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "input_backlog_policy": "drop_oldest",
         "output_backlog_s": 5.0,
         "output_backlog_close_s": 30.0,
-        "ring_bytes": 16 << 20,
+        "ledger_bytes": 64 << 20,
         "takeover_reserve": "auto",
         "deadline_units": 1.0,
         "drain_s": 10.0,
@@ -896,6 +929,21 @@ def test_transcript_lines() -> None:
     assert add(" next", 2240) == f"   2.00 s  again{'x' * 80}yz"
     assert lines.rest() == "   2.24 s  next"
     assert lines.rest() is None
+
+
+def test_who_begins_to_speak_ends_the_line_of_the_other() -> None:
+    shown = io.StringIO()
+    screen = talk._Screen(100, 24_000, Console(file=shown, width=100))
+    with screen.running():
+        for text, start_ms, heard in ((" What", 0, True), (" day?", 80, True), (" Tues", 900, False)):
+            screen.event(TranscriptDelta({"type": "t"}, text, start_ms, start_ms + 80, heard))
+        screen.event(TranscriptDelta({"type": "t"}, "day.", 980, 1060, False))
+        screen.event(TranscriptDelta({"type": "t"}, " Thanks.", 1500, 1580, True))
+    assert shown.getvalue().splitlines()[:3] == [
+        ">    0.00 s  What day?",
+        "<    0.90 s  Tuesday.",
+        ">    1.50 s  Thanks.",
+    ]
 
 
 def test_uvloop_or_not() -> None:

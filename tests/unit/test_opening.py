@@ -14,7 +14,8 @@ from duologue.bus.transport import Message
 from duologue.models import CHAIN, ROOT, STAGES
 from duologue.virtual import run_virtual
 from duologue_api.admission import Admission
-from duologue_api.opening import ATTEMPT_S, START_S, Opening, Refused
+from duologue_api.asking import ATTEMPT_S
+from duologue_api.opening import START_S, Opening, Refused
 from duologue_api.placement import Roster
 from duologue_api.wiring import Place
 

@@ -12,7 +12,8 @@ from duologue.models import ROOT, STAGES
 from duologue.models.manifest import CHAIN
 from duologue.virtual import run_virtual
 from duologue_api.admission import Admission
-from duologue_api.opening import AGAIN_S, Opening
+from duologue_api.asking import AGAIN_S
+from duologue_api.opening import Opening
 from duologue_api.placement import Roster
 from duologue_api.wiring import Place
 

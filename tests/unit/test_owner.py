@@ -180,7 +180,7 @@ def test_only_the_main_edge_carries_records_and_transcripts() -> None:
     owner.stepped(Result({"codec": m.Codes(), "llm": m.Codes()}, 0.5), 0)
     by_edge = {sent.dst: sent for _, sent in post.units}
     assert (by_edge["codec"].records, by_edge["codec"].text) == ({"llm": [0, 0, 0], "talker": 0.5}, "a")
-    assert (by_edge["llm"].records, by_edge["llm"].text) == ({}, "")
+    assert (by_edge["llm"].records, by_edge["llm"].text) == ({"talker": 0.5}, "")
     assert (by_edge["codec"].heard, by_edge["llm"].heard) == (heard, ())
 
 

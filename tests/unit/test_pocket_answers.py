@@ -16,7 +16,7 @@ from duologue.models import BadOption
 from duologue.models.pocket import worker_options
 from duologue.stage.background import Background
 from duologue_llm.answers import Part, Question
-from duologue_llm.answers.call import GAP_S, MOST_S, SORRY, SORRY_AMID, Call, Take
+from duologue_llm.answers.call import GAP_S, MOST_READY, MOST_S, SORRY, SORRY_AMID, Call, Take
 from duologue_llm.answers.chat import Chat
 from duologue_llm.answers.choice import choose
 from duologue_llm.answers.clauses import LEAST_CHARACTERS, MOST_CHARACTERS, Clauses, speakable
@@ -130,6 +130,22 @@ def test_an_answer_without_news_is_given_up_and_one_that_takes_forever() -> None
                 call._gain("", False)
         assert call.poll() == Part(SORRY_AMID, True)
     go.set()
+
+
+def test_an_answer_that_nobody_takes_is_bounded() -> None:
+    """As while the user speaks; an endpoint may go on for ever."""
+    taken = []
+
+    def endless(take: Take) -> bool:
+        while take("And so on and so on. "):
+            taken.append(len(taken))
+            assert len(taken) < 10_000
+        return False
+
+    call = Call(Background("test", inline=True), endless, what="test")
+    part = call.poll()
+    assert part.last
+    assert len(part.text) <= MOST_READY
 
 
 def test_an_answer_that_was_cancelled_before_it_began_is_never_thought_of() -> None:

@@ -344,6 +344,22 @@ def test_a_state_is_what_its_horizon_makes_it(
         assert stepped(codec, state, unit) == results[unit.number]
 
 
+@pytest.mark.parametrize("wanted", range(UNITS))
+def test_an_heir_that_is_forced_through_its_horizon_sends_the_same(
+    told: tuple[list[Unit], list[Result], list[int]], wanted: int
+) -> None:
+    """As a worker does it that takes over.  A record that it gave anew would contradict the one that is known."""
+    units, results, horizons = told
+    codec = inline()
+    begin = horizons[wanted]
+    state = opened(codec, Start(1, begin=begin))
+    for unit in units[begin:]:
+        result = stepped(codec, state, unit)
+        assert result.record == unit.record
+        if unit.number >= wanted:
+            assert result == results[unit.number]
+
+
 @pytest.mark.parametrize(
     "record", ["x", 5, [1], [[0, 0]], [[0, 0, UNIT]], [[0, 0, -1]], [[0, 1, 0]], [[0, 0, 0], [0, 1, 5]]]
 )

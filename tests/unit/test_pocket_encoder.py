@@ -38,6 +38,7 @@ class Recogniser:
 
     def __init__(self) -> None:
         self.heard: list[int] = []
+        self.texts: list[str] = []
         self.full_stop = "."
         self.threads: set[int] = set()
         self.may_go = threading.Event()
@@ -49,7 +50,8 @@ class Recogniser:
         units = pcm.reshape(-1, UNIT_SAMPLES)[:, 0].tolist()
         self.heard.append(len(units))
         said = [f"w{word}" for word, _ in groupby(units) if word not in (0, NOISE)]
-        return " ".join(said) + (self.full_stop if said else "")
+        self.texts.append(" ".join(said) + (self.full_stop if said else ""))
+        return self.texts[-1]
 
 
 class Talk:
@@ -113,6 +115,8 @@ def plain(state: State) -> Any:
 
 
 QUIET = [0] * 30
+PAUSED = ENDS[True] - 1
+"""Units of silence that no turn ends with."""
 
 
 def test_a_sentence_is_a_turn_once_it_is_over() -> None:
@@ -161,7 +165,7 @@ def test_words_are_told_while_the_speaker_goes_on_and_each_once() -> None:
 
 def test_long_speech_is_cut_in_a_pause() -> None:
     said = [word for word in range(1, 31) for _ in range(4)]
-    talk = Talk().say(*[0] * 5, *said[:80], *[0] * 5, *said[80:], *QUIET)
+    talk = Talk().say(*[0] * 5, *said[:80], *[0] * PAUSED, *said[80:], *QUIET)
     assert [text for text, *_ in talk.texts] == [
         " ".join(f"w{word}" for word in range(1, 21)) + ". " + " ".join(f"w{n}" for n in range(21, 31)) + "."
     ]
@@ -209,6 +213,66 @@ def test_a_slow_recogniser_delays_no_unit_and_its_word_is_kept() -> None:
         assert (same.record, same.heard, same.out) == (result.record, result.heard, result.out)
     assert len(talk.recogniser.heard) == asked
     assert plain(again) == plain(talk.state)
+
+
+def test_partial_hypotheses_are_made_only_where_nobody_waits() -> None:
+    """Else who has ended would wait for those of all who are still speaking."""
+    talk = Talk(inline=False)
+    talk.recogniser.may_go.clear()
+    states = [talk.opened(History(), 0) for _ in range(6)]
+    for number in range(40):
+        talk.encoder.step([(state, Unit(number, {"root": sound(7)})) for state in states])
+    talk.say(*[0] * 5, *[3] * 5, *[0] * 15)
+    talk.recogniser.may_go.set()
+    assert talk.state.asked is not None
+    talk.state.asked[1].result(20)
+    # The one that ran, and the one that waited for it, were all.
+    assert talk.recogniser.texts[:3] in (["w7.", "w3.", "w7."], ["w7.", "w3."])
+
+
+def test_a_recogniser_that_was_behind_catches_up_in_pieces() -> None:
+    """Once it got all that had come meanwhile in one, for which it took the longer."""
+    talk = Talk(inline=False)
+    talk.recogniser.may_go.clear()
+    said = [1000 + at // 4 for at in range(500)]
+    talk.say(*said)
+    talk.recogniser.may_go.set()
+    while not talk.texts:
+        talk.say(0)
+    ((text, *_),) = talk.texts
+    # A word that is cut in two is told twice.
+    assert list(dict.fromkeys(text.replace(".", "").split())) == [f"w{word}" for word in range(1000, 1125)]
+    assert max(talk.recogniser.heard) <= LONGEST
+
+
+def test_who_is_not_recognised_for_a_minute_is_given_up() -> None:
+    talk = Talk(inline=False)
+    talk.recogniser.may_go.clear()
+    (gone,) = [
+        result
+        for at in range(LONGEST_TURN + LONGEST + 20)
+        for result in talk.encoder.step([(talk.state, Unit(at, {"root": sound(int(at < 10))}))])
+        if isinstance(result, SessionError)
+    ][:1]
+    talk.recogniser.may_go.set()
+    assert "behind" in str(gone)
+
+
+def test_words_in_passing_wait_for_those_that_are_to_be_answered() -> None:
+    talk = Talk(inline=False)
+    talk.recogniser.may_go.clear()
+    states = [talk.opened(History(), 0) for _ in range(3)]
+    # The first one keeps the recogniser busy, the second goes on speaking, the third has finished a sentence.
+    sounds = ([1] * 60, [0] * 20 + [2] * 40, [0] * 40 + [3] * 5 + [0] * 15)
+    for number, words in enumerate(zip(*sounds, strict=True)):
+        rows = [(s, Unit(number, {"root": sound(w)})) for s, w in zip(states, words, strict=True)]
+        talk.encoder.step(rows)
+    assert all(state.asked is not None for state in states)
+    talk.recogniser.may_go.set()
+    for state in states:
+        assert state.asked is not None
+        state.asked[1].result(20)
+    assert talk.recogniser.texts == ["w1.", "w3.", "w2."]
 
 
 def test_a_recogniser_that_fails_ends_the_session_alone() -> None:
@@ -294,6 +358,31 @@ def test_a_state_is_the_fold_of_its_ledger(said: list[int], data: st.DataObject)
         same = step(talk.encoder, heir, Unit(unit.number, unit.inputs, result.record))
         assert (same.record, same.heard, same.out) == (result.record, result.heard, result.out)
     assert plain(heir) == plain(talk.state)
+
+
+@given(SPEECH, st.data())
+@settings(max_examples=60, deadline=None)
+def test_an_heir_that_is_forced_through_its_horizon_sends_the_same(
+    said: list[int], data: st.DataObject
+) -> None:
+    """As a worker does it that takes over: it opens at the horizon, and is stepped through what is known.  Once it took
+    the rest of a turn that it came into for one of its own, and had it answered a second time."""
+    talk = Talk()
+    wanted = data.draw(st.integers(0, len(said)))
+    talk.say(*said[:wanted])
+    begin = talk.encoder.horizon(talk.state) if wanted else 0
+    talk.say(*said[wanted:])
+    records = {number: {"encoder": result.record} for number, result in enumerate(talk.results)}
+
+    *_, heir = talk.encoder.open(Start(7, begin=begin, records=records), History())
+    assert heir is not None
+    for unit, result in zip(talk.units[begin:], talk.results[begin:], strict=True):
+        same = step(talk.encoder, heir, Unit(unit.number, unit.inputs, result.record))
+        assert same.record == result.record
+        if unit.number >= wanted:
+            assert (same.heard, same.out) == (result.heard, result.out)
+    if said:
+        assert plain(heir) == plain(talk.state)
 
 
 @given(SPEECH)

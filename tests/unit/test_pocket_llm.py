@@ -17,7 +17,8 @@ from duologue.bus.messages import Condition, Features, Speech, Start
 from duologue.models.pocket import CONTEXT_CHARACTERS, FEEDBACK_UNITS, prompt
 from duologue.stage.model import History, Result, SessionError, Unit
 from duologue_llm import pocket
-from duologue_llm.answers import Answerer, Answering, Part, Question
+from duologue_llm.answers import Answerer, Answering, Needs, Part, Question
+from duologue_llm.answers.call import SORRY
 from duologue_llm.answers.rules import Rules
 from duologue_llm.pocket_duplex import LOST_UNITS, RESUME_UNITS, Do, State
 from duologue_llm.pocket_turns import Exchange, after, newest, trim
@@ -114,6 +115,8 @@ class Scripted:
         self.parts = parts
         self.questions: list[Question] = []
         self.cancelled = 0
+
+    needs = Needs()
 
     def ask(self, question: Question) -> Answering:
         self.questions.append(question)
@@ -376,6 +379,29 @@ def test_an_answer_waits_while_the_user_speaks_and_comes_if_it_was_a_cough() -> 
     assert talk.said() == "Here."
 
 
+def test_an_answerer_that_breaks_is_apologised_for() -> None:
+    class Broken:
+        needs = Needs()
+
+        def ask(self, question: Question) -> Answering:
+            raise RecursionError
+
+    talk = Talk(Broken())
+    talk.unit(turn="What is that?")
+    talk.run(12)
+    assert talk.said() == SORRY
+
+
+def test_a_model_on_this_machine_takes_its_memory_and_bounds_the_places() -> None:
+    rules = pocket.Llm(Rules(lambda: NOW)).footprint()
+    assert rules.thread_share == 0
+    local = Scripted()
+    local.needs = Needs(1 << 30, 0.2)
+    footprint = pocket.Llm(local).footprint()
+    assert footprint.fixed_bytes == rules.fixed_bytes + (1 << 30)
+    assert footprint.thread_share == 0.2
+
+
 def test_an_answer_of_which_nothing_is_heard_is_over_at_last() -> None:
     talk = Talk(Scripted("Here."))
     talk.mouth.unit = lambda condition: Speech()  # type: ignore[method-assign]
@@ -441,6 +467,8 @@ def test_a_state_is_the_fold_of_inputs_and_records(steps: list[Step], seed: int)
     talk = acted(steps, slow_answers(seed))
 
     class Nobody:
+        needs = Needs()
+
         def ask(self, question: Question) -> Answering:
             raise AssertionError("a unit with a record asks nobody")
 

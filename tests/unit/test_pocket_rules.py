@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -42,6 +43,7 @@ EXACT = {
     "7+5": "Seven plus five is twelve.",
     "Seven plus five.": "Seven plus five is twelve.",
     "Hello. What is seven plus five?": "Seven plus five is twelve.",
+    "Good morning, what is seven plus five?": "Seven plus five is twelve.",
     "Okay, so what's twelve times twelve?": "Twelve times twelve is one hundred and forty-four.",
     "12 x 12": "Twelve times twelve is one hundred and forty-four.",
     "12 × 12 =": "Twelve times twelve is one hundred and forty-four.",
@@ -104,6 +106,9 @@ EXACT = {
     "What's the weather like?": "I don't know that: I have no connection to the outside world.",
     "Turn on the lights.": "I can't do that. All I can do is talk with you.",
     "I love you.": "Thank you, that's kind of you.",
+    "What is the date to-morrow?": "Tomorrow is Wednesday, December second, twenty twenty-six.",
+    "Spellcat,": "C, A, T.",
+    "What is twenty per cent of fifty?": "Twenty percent of fifty is ten.",
     "What did I say?": "You have not said anything before that.",
     "What did you say?": "I have not said anything yet.",
 }
@@ -119,9 +124,14 @@ HOLDS = {
     "Hi there.": "Hello|Hi",
     "Good morning": "Hello|Hi",
     "Goodbye.": "Bye|Goodbye",
+    "Good-by,": "Bye|Goodbye",
+    "Roll a dye,": "You rolled a (one|two|three|four|five|six)",
+    "Good question about physics.": "sorry|no answer|beyond me|don't have",
     "See you later!": "Bye|Goodbye",
     "How are you?": "fine|well",
     "Hello, how are you today?": "fine|well",
+    "Hi there, how are you?": "fine|well",
+    "Good morning, who are you?": "My name is Pocket",
     "Thank you.": "welcome|pleasure",
     "Thanks a lot!": "welcome|pleasure",
     "What are you?": "cascade of models on this machine",
@@ -209,6 +219,25 @@ def test_a_fraction_is_read_back_to_three_places(value: int, part: int) -> None:
 def test_nothing_that_is_said_breaks_a_rule(text: str) -> None:
     assert answer(text)
     is_quiet(text), is_backchannel(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "minus " * 2600,
+        "what is " + "double " * 400 + "two plus two",
+        "5% of " * 2600,
+        "what is the time" + " please" * 2300,
+        "pick a number between " * 700,
+        "a. " * 5000,
+    ],
+)
+def test_a_message_made_to_be_hard_ends_nobody_and_delays_nobody(text: str) -> None:
+    """Rules run within a step.  Once such a message, in a session's `input`, ended the worker with all of its sessions by
+    its depth, or, by its length, had it taken for hung."""
+    began = process_time()
+    assert answer(text)
+    assert process_time() - began < 0.3  # it was up to 1 s; now it is some 10 ms
 
 
 def test_numbers_as_people_say_them() -> None:

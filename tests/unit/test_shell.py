@@ -146,6 +146,18 @@ def test_memory_limits_the_places(memory: int | None, fixed: int, each: int, pla
     play(script, model, places=5, memory_bytes=memory)
 
 
+@pytest.mark.parametrize(("share", "places"), [(0.0, 5), (0.04, 5), (0.2, 4), (0.3, 2), (1.0, 0)])
+def test_a_thread_beside_the_steps_limits_the_places(share: float, places: int) -> None:
+    """To a utilisation of 0.85; the steps tell nothing of it."""
+    model = Scripted("encoder")
+    model.bytes = Footprint(thread_share=share)
+
+    async def script(worker: Worker) -> None:
+        assert worker.shell.places == places
+
+    play(script, model, places=5)
+
+
 def test_an_epoch_that_was_closed_opens_nothing() -> None:
     async def script(worker: Worker) -> None:
         await worker.claim()
@@ -177,7 +189,9 @@ def test_an_opening_that_fails_is_answered_and_frees_its_place() -> None:
         assert (await worker.claim()).state == m.GONE
 
     worker = play(script, model)
-    assert worker.heard(m.Failed)[0] == m.Failed(m.WIRE, "live_a", (1, 1), "invalid_value", "no such voice")
+    assert worker.heard(m.Failed)[0] == m.Failed(
+        m.WIRE, "live_a", (1, 1), "invalid_value", "no such voice", 0
+    )
 
 
 @pytest.mark.parametrize("kind", ["claim", "control"])
@@ -363,7 +377,7 @@ def test_a_session_that_fails_is_told_to_its_root() -> None:
         await asyncio.sleep(0.1)
         assert worker.owners == [("live_b", (1, 1))]
         assert set(worker.heard(m.Failed)) == {
-            m.Failed(m.WIRE, "live_a", (1, 1), "session_failed", "told to")
+            m.Failed(m.WIRE, "live_a", (1, 1), "session_failed", "told to", 1)
         }
         worker.close(sid="live_a")
         await asyncio.sleep(0.01)

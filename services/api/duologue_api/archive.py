@@ -16,16 +16,19 @@ from duologue.session.record import ACTIVE, CLOSED, SessionRecord
 from duologue.session.segments import Kept, Piece, Said
 from duologue.session.writer import SegmentWriter, Shape
 from duologue_api.house import House
+from duologue_api.live.config import SessionConfig
 from duologue_api.wiring import Place, told
 
 
 class Archive:
-    """Of a session that was started; `record` is what its record says first.  `fenced` is called when another root holds
-    that."""
+    """Of the session `sid`, which was started with `config`.  `fenced` is called when another root holds its record."""
 
     def __init__(
         self,
-        record: SessionRecord,
+        sid: str,
+        config: SessionConfig,
+        start: m.Start,
+        root_epoch: int,
         manifest: Manifest,
         form: Format,
         ledger: Ledger,
@@ -33,17 +36,26 @@ class Archive:
         fenced: Callable[[], None],
     ) -> None:
         self.capture = Capture(form, manifest.unit_samples * form.rate // manifest.input_rate)
-        self._record, self._ledger, self._house = record, ledger, house
-        keep = house.limits.retention
-        self._chronicler = Chronicler(record.sid, house.transport, fenced=fenced, max_age_s=keep.ledger_age_s)
+        self._ledger, self._house = ledger, house
         self._unit_samples = manifest.unit_samples
         self._units = 0
+        keep = house.limits.retention
+        self._record = record = SessionRecord(
+            sid=sid,
+            model=manifest.id,
+            options=start.options,
+            seed=start.seed,
+            root_epochs=[(root_epoch, 0, house.exchange.address)],
+            form=(form.type, form.rate),
+            kept=config.store or keep.everything,
+        )
+        self._chronicler = Chronicler(sid, house.transport, fenced=fenced, max_age_s=keep.ledger_age_s)
         shape = Shape(
             record.form, self.capture.unit, manifest.input_rate, manifest.output_rate, manifest.unit_s
         )
         self._writer = SegmentWriter(
-            record.sid,
-            record.root_epoch,
+            sid,
+            root_epoch,
             shape,
             self,
             transport=house.transport,
@@ -61,7 +73,11 @@ class Archive:
 
     def wrote(self, what: str, places: Mapping[str, Place], **detail: Any) -> None:
         """`what` happened: a new record, and a notice for observers.  The first is `opened`, the last `closed`."""
-        self._record = replace(self._record, state=CLOSED if what == "closed" else ACTIVE, route=told(places))
+        closed = what == "closed"
+        self._record = replace(self._record, state=CLOSED if closed else ACTIVE, route=told(places))
+        if closed and not self._record.kept:
+            # What the model was told is nobody's business once the session is over.
+            self._record = replace(self._record, options={})
         self._write()
         self.tell(what, model=self._record.model, **detail)
         if what == "opened":

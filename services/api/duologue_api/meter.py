@@ -1,28 +1,22 @@
 """What is measured of one session at its root: counters and histograms of all units, spans of those that are traced."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from duologue import telemetry
 from duologue.bus import messages as m
+from duologue.bus import subjects
 from duologue.models import STAGES, Manifest
-from duologue.tracing import Attributes, Tracing
+from duologue.tracing import Attributes
+from duologue_api.house import House
 from duologue_api.wiring import Place
 
 
 class Meter:
-    """`tell` sends a control message to the worker at an address.  Times are of `clock`, in seconds."""
+    """Times are of the house's clock, in seconds."""
 
-    def __init__(
-        self,
-        sid: str,
-        manifest: Manifest,
-        *,
-        tracing: Tracing,
-        clock: Callable[[], float],
-        tell: Callable[[str, m.Control], None],
-    ) -> None:
+    def __init__(self, sid: str, manifest: Manifest, house: House) -> None:
         self._sid, self._unit_s = sid, manifest.unit_s
-        self._tracing, self._clock, self._tell = tracing, clock, tell
+        self._tracing, self._clock, self._transport = house.tracing, house.clock, house.transport
         self._model = manifest.id
         self._heard_at: float | None = None
         self._units = self._spoken = 0
@@ -85,7 +79,7 @@ class Meter:
             for stage in STAGES:
                 place = places[stage]
                 asked = m.Trace(m.WIRE, self._sid, place.epoch, envelope.unit, trace)
-                self._tell(place.address, asked)
+                self._transport.publish(subjects.control(place.address), m.encode(asked))
 
     def shed(self, units: int) -> None:
         """So many were replaced by silence up to now."""

@@ -48,7 +48,8 @@ class Opening:
         self.places: dict[str, Place] = {ROOT: root}
         self.wirings = self.epochs = 0
         """Issued so far."""
-        self._sid, self._model, self._start, self._edges, self._root = sid, model, start, edges, root
+        self.sid, self.model, self.start = sid, model, start
+        self._edges, self._root = edges, root
         self._transport, self._roster, self._clock = transport, roster, clock
         self._admission = admission
         self._asking = Asking(transport, roster, clock)
@@ -85,7 +86,7 @@ class Opening:
                     self._roster.freed(place.address)
 
     def _give_up(self, place: Place) -> None:
-        close = m.Close(m.WIRE, self._sid, [place.epoch])
+        close = m.Close(m.WIRE, self.sid, [place.epoch])
         self._transport.publish(subjects.control(place.address), m.encode(close))
 
     def _pick(self, missing: set[str]) -> None:
@@ -93,7 +94,7 @@ class Opening:
             if stage in self.places:
                 self._give_up(self.places.pop(stage))
         for stage in filter(missing.__contains__, STAGES):
-            address = self._admission.pick(stage, self._model, self._chosen(), self._refused)
+            address = self._admission.pick(stage, self.model, self._chosen(), self._refused)
             if address is None:
                 raise Refused(*self._why_none(stage))
             self.epochs += 1
@@ -105,7 +106,7 @@ class Opening:
         return {stage: place.address for stage, place in self.places.items() if stage not in (ROOT, without)}
 
     def _why_none(self, stage: str) -> tuple[str, str]:
-        return self._admission.why_none(stage, self._model, self._refused, self._absent)
+        return self._admission.why_none(stage, self.model, self._refused, self._absent)
 
     async def _place(self, stage: str, fresh: bool, deadline: float) -> bool:
         """Whether the stage has its owner; if not, another worker may take it.  Where there is none, `Refused` at
@@ -120,12 +121,12 @@ class Opening:
             raise Refused("model_unavailable", late) from None
         except NoPlace as why:
             address = self.places[stage].address
-            log.info("claim not taken", sid=self._sid, worker=address, why=str(why))
+            log.info("claim not taken", sid=self.sid, worker=address, why=str(why))
             self._refused.add(address)
             self._roster.refused(address, self._picked.pop(stage))
             if isinstance(why, Absent):
                 self._absent.add(address)
-            if not self._admission.has_room(stage, self._model, self._chosen(without=stage), self._refused):
+            if not self._admission.has_room(stage, self.model, self._chosen(without=stage), self._refused):
                 raise Refused(*self._why_none(stage)) from why
             return False
 
@@ -137,14 +138,14 @@ class Opening:
             claim = m.Claim(
                 m.WIRE,
                 m.LEDGER,
-                self._sid,
+                self.sid,
                 stage,
-                self._model,
+                self.model,
                 place.epoch,
                 self._root.address,
-                self._start,
+                self.start,
                 wired,
             )
             await self._asking.claim(place, claim, deadline)
         else:
-            await self._asking.route(place, m.Route(m.WIRE, self._sid, place.epoch, wired), deadline)
+            await self._asking.route(place, m.Route(m.WIRE, self.sid, place.epoch, wired), deadline)

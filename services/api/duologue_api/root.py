@@ -12,7 +12,6 @@ import structlog
 from duologue import telemetry
 from duologue.audio.formats import format_of, pcm_at
 from duologue.bus import messages as m
-from duologue.bus import subjects
 from duologue.bus.endpoint import Endpoint, window_units
 from duologue.draws import seed_of
 from duologue.errors import BROKEN, NORMAL, CloseReason, kind, place_of
@@ -31,7 +30,7 @@ from duologue_api.port import Client
 from duologue_api.table import Input, State, after
 from duologue_api.takeover import Takeover
 from duologue_api.teller import Teller, overflow
-from duologue_api.wiring import Place, wiring
+from duologue_api.wiring import Place
 
 DRAIN_S = 4.5
 """From `session.close` to `session.closed` at most; LiveKit waits for 5 s."""
@@ -70,9 +69,9 @@ class Root:
         self._config, self._start_event = config, event_id
         self._began = house.clock()
         self._manifest = house.manifest(config.model)
-        self._options = house.options(config)
+        options = house.options(config)
         # Draws take a seed modulo 2**64, and messages hold no larger one.
-        self._seed = seed_of(self.sid) if house.limits.seed is None else house.limits.seed % 2**64
+        seed = seed_of(self.sid) if house.limits.seed is None else house.limits.seed % 2**64
         heard = spoken = format_of(config.format.type, config.format.rate)
         if native:
             heard, spoken = pcm_at(self._manifest.input_rate), pcm_at(self._manifest.output_rate)
@@ -89,27 +88,19 @@ class Root:
             oldest=lambda: self.ledger.oldest,
         )
         self._endpoint.apply(m.Wiring((0, 1), False, {}, {"encoder": []}))
-        edges = self._manifest.edges(self._options)
-        self.ledger = Ledger(edges, self._endpoint.rings["encoder"])
+        self.ledger = Ledger(self._manifest.edges(options), self._endpoint.rings["encoder"])
         self._archive = Archive(
-            SessionRecord(
-                sid=self.sid,
-                model=config.model,
-                options=self._options,
-                seed=self._seed,
-                root_epochs=[(self._epoch[0], 0, house.exchange.address)],
-                form=(heard.type, heard.rate),
-                kept=config.store or house.limits.retention.everything,
-            ),
+            self.sid,
+            config,
+            m.Start(seed, options),
+            self._epoch[0],
             self._manifest,
             heard,
             self.ledger,
             house,
             fenced=lambda: self.fail("fenced"),
         )
-        self._meter = Meter(
-            self.sid, self._manifest, tracing=house.tracing, clock=house.clock, tell=self._tell_worker
-        )
+        self._meter = Meter(self.sid, self._manifest, house)
         self._intake = Intake(
             self._manifest,
             self._endpoint,
@@ -126,8 +117,8 @@ class Root:
         self._opening = Opening(
             self.sid,
             config.model,
-            m.Start(self._seed, self._options),
-            edges,
+            m.Start(seed, options),
+            self.ledger.edges,
             Place(house.exchange.address, self._epoch),
             transport=house.transport,
             roster=house.roster,
@@ -291,16 +282,10 @@ class Root:
     def _opened(self, places: Mapping[str, Place]) -> None:
         self._enter(Input.OPENED)
         self.places = places
-        model, house = self._config.model, self._house
-        edges = self.ledger.edges
-        self._endpoint.apply(wiring(ROOT, edges, places, (self._epoch[0], self._opening.wirings), True))
-        start = m.Start(self._seed, self._options)
-        self._takeover = Takeover(
-            self.sid, model, start, self._endpoint, self.ledger, self._opening, house, self
-        )
-        self._meter.opened(house.clock() - self._began)
-        log.info("session started", sid=self.sid, model=model)
-        lifetime_s = house.limits.lifetime_s
+        self._takeover = Takeover(self._opening, self._endpoint, self.ledger, self._house, self)
+        self._meter.opened(self._house.clock() - self._began)
+        log.info("session started", sid=self.sid, model=self._config.model)
+        lifetime_s = self._house.limits.lifetime_s
         self._teller.expires_at = int(time.time() + lifetime_s)
         self._teller.started(self._start_event)
         left_s = min(EXPIRING_S, lifetime_s / 2)
@@ -383,6 +368,8 @@ class Root:
             timer.cancel()
         if hasattr(self, "_opening"):
             self._start_task.cancel()
+            if self._takeover:
+                self._takeover.close()
             self._opening.close()
             self._house.exchange.remove(self._endpoint)
             self._intake.release()
@@ -398,9 +385,6 @@ class Root:
 
     def _enter(self, what: Input) -> None:
         self.state = after(self.state, what)
-
-    def _tell_worker(self, address: str, notice: m.Control) -> None:
-        self._house.transport.publish(subjects.control(address), m.encode(notice))
 
     def _later(self, seconds: float, what: Callable[[], None]) -> None:
         self._timers.append(asyncio.get_running_loop().call_later(seconds, what))

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from duologue_api.frames import BoundedFrames
 from duologue_api.live.commands import MAX_FRAME_BYTES
+from duologue_api.requests import PromptRequests
 
 WS_MAX_BYTES = 2 * MAX_FRAME_BYTES
 """Above the limit of a command, so that a frame somewhat too long is answered by an event; beyond this one the
@@ -48,7 +50,8 @@ def make_server(app: ASGIApp, host: str, port: int) -> Server:
     config = uvicorn.Config(
         app,
         loop="auto",  # uvloop, where there is one
-        ws="websockets-sansio",
+        http=PromptRequests,
+        ws=BoundedFrames,
         ws_max_size=WS_MAX_BYTES,
         ws_ping_interval=PING_S,
         ws_ping_timeout=PING_S,

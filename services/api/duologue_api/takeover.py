@@ -5,8 +5,9 @@ and only when everybody has confirmed that, let the heirs step.  Whatever goes w
 """
 
 import asyncio
+import math
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import structlog
@@ -62,19 +63,12 @@ class Takeover:
     """The owners of one session, which `opening` has found."""
 
     def __init__(
-        self,
-        sid: str,
-        model: str,
-        start: m.Start,
-        endpoint: Endpoint,
-        ledger: Ledger,
-        opening: Opening,
-        house: House,
-        session: Session,
+        self, opening: Opening, endpoint: Endpoint, ledger: Ledger, house: House, session: Session
     ) -> None:
+        """Wires the root's `endpoint`."""
         self.places = opening.places
         """The owners in force, the root among them; those that are being replaced stay until their heirs are in force."""
-        self._sid, self._model, self._start, self._edges = sid, model, start, ledger.edges
+        self._sid, self._edges = opening.sid, ledger.edges
         self._endpoint, self._ledger, self._opening = endpoint, ledger, opening
         self._transport, self._roster, self._seals = house.transport, house.roster, house.seals
         self._clock, self._session = house.clock, session
@@ -90,6 +84,8 @@ class Takeover:
         self._answered = asyncio.Event()
         self._failures: Counter[tuple[str, int]] = Counter()
         self._task: asyncio.Task[None] | None = None
+        version = self.places[ROOT].epoch[0], opening.wirings
+        endpoint.apply(wiring(ROOT, ledger.edges, self.places, version, True))
 
     # -- what the root hears
 
@@ -223,8 +219,9 @@ class Takeover:
     async def _claim(self, stage: str, begin: int, output: int) -> None:
         """An heir for the stage, as soon as there is a place."""
         refused: set[str] = set()
+        round_ = self._round
         while True:
-            address = self._roster.pick(stage, self._model, refused)
+            address = self._roster.pick(stage, self._opening.model, refused)
             if address is None:
                 refused.clear()
                 await asyncio.sleep(2 * AGAIN_S)
@@ -233,11 +230,13 @@ class Takeover:
             self._opening.epochs += 1
             place = self._heirs[stage] = Place(address, (self.places[ROOT].epoch[0], self._opening.epochs))
             try:
-                await self._asking.claim(place, self._claim_of(stage, place, begin, output), float("inf"))
+                await self._asking.claim(place, self._claim_of(stage, place, begin, output), math.inf)
                 return
             except (NoPlace, Failed) as why:
+                self._close(place)
+                if round_ != self._round:  # the next one has begun, and this one is about to be cancelled
+                    return
                 log.info("claim not taken", sid=self._sid, worker=address, why=str(why))
-                self._close(self._heirs.pop(stage))
                 self._roster.refused(address, picked)
                 refused.add(address)
                 if isinstance(why, Failed):
@@ -251,8 +250,8 @@ class Takeover:
         recalled = {edge.src for edge in self._edges if edge.dst == stage and edge.record_like}
         stages = frozenset({stage, *recalled})
         start = m.Start(
-            self._start.seed,
-            self._start.options,
+            self._opening.start.seed,
+            self._opening.start.options,
             begin,
             begin,
             known.records(max(0, begin - 1), stages),
@@ -262,7 +261,9 @@ class Takeover:
         version = self.places[ROOT].epoch[0], self._opening.wirings
         unwired = m.Wiring(version, False, {}, {})
         root = self.places[ROOT].address
-        return m.Claim(m.WIRE, m.LEDGER, self._sid, stage, self._model, place.epoch, root, start, unwired)
+        return m.Claim(
+            m.WIRE, m.LEDGER, self._sid, stage, self._opening.model, place.epoch, root, start, unwired
+        )
 
     async def _route(self, planned: Plan) -> dict[str, str]:
         """Wires every edge anew; returns the stages that can't go on, and why."""

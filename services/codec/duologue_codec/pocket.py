@@ -22,6 +22,7 @@ from duologue.models import ROOT
 from duologue.models.pocket import MANIFEST
 from duologue.stage.background import Background, Lane
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
+from duologue.stage.rows import one_by_one
 from duologue_codec.pocket_clause import CHARACTER, Clause, Floats, Ids, clauses_of, more_of
 from duologue_codec.pocket_hibari import Voice
 
@@ -96,13 +97,7 @@ class Codec:
         yield state
 
     def step(self, batch: Sequence[tuple[State, Unit]]) -> Sequence[Result | SessionError]:
-        results: list[Result | SessionError] = []
-        for state, unit in batch:
-            try:
-                results.append(self._step(state, unit))
-            except SessionError as error:
-                results.append(error)
-        return results
+        return one_by_one(self._step, batch)
 
     def horizon(self, state: State) -> int:
         """The unit in which the oldest clause came that is being said, has its pause, or waits."""
@@ -131,7 +126,9 @@ class Codec:
         if left or not pcm.marker or text:
             told = {"text": np.frombuffer(said.text, np.uint8)} if said.text else {}
             back = Speech.of({"left": np.array(left, np.int64), **told})
-        return Result({ROOT: pcm, "llm": back}, [list(begin) for begin in said.begins], text)
+        begins = [list(begin) for begin in said.begins]
+        # Of a known record an heir may not know all clauses; it stands all the same.
+        return Result({ROOT: pcm, "llm": back}, begins if unit.record is None else unit.record, text)
 
     def _hear(self, state: State, unit: Unit) -> tuple[Said, int]:
         """Takes what came from the talker; what there is of the unit already, and the characters that the talker has yet

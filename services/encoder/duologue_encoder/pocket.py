@@ -20,11 +20,13 @@ from duologue.stage.background import Background, Lane
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
 from duologue_encoder import pocket_moonshine, pocket_voice
 from duologue_encoder.pocket_hearing import Hearing
-from duologue_encoder.pocket_turn import Job, Recognised, Said
+from duologue_encoder.pocket_turn import LONGEST, LONGEST_TURN, Job, Kind, Recognised, Said
 from duologue_encoder.pocket_voice import Ear, Voice
 
 SETTLE = -(-int(pocket_voice.SETTLE_S * INPUT_RATE) // UNIT_SAMPLES)
 """Units after which the network judges as if it had heard all that was before."""
+IN_PASSING_S = 0.6
+"""What is recognised in passing may take so long, and comes after what is to be answered."""
 FIXED_BYTES, SESSION_BYTES = 250_000_000, 1_000_000
 """Measured with all weights loaded; the sound of the longest segment, and what Python adds."""
 
@@ -51,26 +53,27 @@ class State:
 
 
 class Encoder:
-    """`recognise` is called from one thread of its own, or with `inline` within `step`."""
+    """`recognise` is called from one thread of its own, or with `inline` within `step`; `share` is its time for a
+    second of speech."""
 
-    def __init__(self, voice: Voice, recognise: Recognise, *, inline: bool = False) -> None:
-        self._voice, self._recognise = voice, recognise
+    def __init__(
+        self, voice: Voice, recognise: Recognise, *, inline: bool = False, share: float = 0.0
+    ) -> None:
+        self._voice, self._recognise, self._share = voice, recognise, share
         self._background = Background("recogniser", inline=inline)
 
     def open(self, start: Start, history: History) -> Iterator[State | None]:
-        """Records of the history are followed, and nothing in it is recognised.  Units before those on whose records
-        the state depends only settle the network; a missing input among the last ones is a `SessionError`."""
+        """Records, of the history or of units yet to be stepped, are followed, and nothing in them is recognised.  Units
+        before those on whose records the state depends only settle the network; a missing input among the last ones is
+        a `SessionError`."""
         units = history.units
-        known = [record.since for unit in units if (record := _record(unit)) is not None]
-        first = known[-1] if known else units[0].number if units else start.begin
-        state = State(self._background.lane(1), Hearing(next=first))
+        state = State(self._background.lane(1), Hearing(next=_first(start, units)))
         for unit in units:
             if ROOT not in unit.inputs and unit.number >= start.begin - SETTLE:
                 raise SessionError(f"no input of unit {unit.number} to open from")
             p = self._heard(state.ear, _pcm(unit))
             state.sound[unit.number] = _pcm(unit)
-            if unit.number >= first:
-                self._fold(state, unit, p, None)
+            self._fold(state, unit, p, None)
             yield None
         yield state
 
@@ -104,7 +107,7 @@ class Encoder:
         state.sound.clear()
 
     def footprint(self) -> Footprint:
-        return Footprint(FIXED_BYTES, SESSION_BYTES)
+        return Footprint(FIXED_BYTES, SESSION_BYTES, thread_share=self._share)
 
     def _heard(self, ear: Ear, pcm: Pcm) -> float:
         return float(np.mean(self._voice.hear([(ear, pcm)])[0]))
@@ -112,13 +115,18 @@ class Encoder:
     def _fold(self, state: State, unit: Unit, p: float, came: Recognised | None) -> Result:
         hearing = state.hearing
         record = _record(unit)
+        if unit.number < hearing.next:
+            # It settles the network, and nobody wants what it sends.
+            return Result({"llm": Features()}, unit.record)
         per_mille, came = (round(1000 * p), came) if record is None else (record.per_mille, record.came)
         words, said = hearing.step(
             per_mille / 1000, came, lambda first, end: _quietest(state.sound, first, end)
         )
         for old in [number for number in state.sound if number < hearing.needs]:
             del state.sound[old]
-        decided = [per_mille, hearing.since, *(came or ())]
+        if len(state.sound) > LONGEST_TURN + LONGEST:
+            raise SessionError("recognition is a minute behind")
+        decided = unit.record or [per_mille, hearing.since, *(came or ())]
         return Result({"llm": _features(hearing.speech, said)}, decided, heard=tuple(words))
 
     def _ask(self, state: State) -> None:
@@ -126,10 +134,28 @@ class Encoder:
         if state.asked is not None and state.asked[0] != wanted:
             state.lane.cancel()
             state.asked = None
-        if wanted is not None and state.asked is None:
-            units = range(wanted.first, wanted.end)
-            pcm = np.concatenate([state.sound.get(unit, SILENCE) for unit in units])
-            state.asked = wanted, state.lane.submit(lambda: self._recognise(pcm))
+        if wanted is None or state.asked is not None:
+            return
+        wait_s = IN_PASSING_S if wanted.kind is Kind.PARTIAL else 0.0
+        if wait_s and self._background.behind:
+            # Or else partial hypotheses, most of all the work, would keep others waiting for their answers.
+            return
+        units = range(wanted.first, wanted.end)
+        pcm = np.concatenate([state.sound.get(unit, SILENCE) for unit in units])
+        state.asked = wanted, state.lane.submit(lambda: self._recognise(pcm), wait_s)
+
+
+def _first(start: Start, units: Sequence[Unit]) -> int:
+    """The unit from which on records are folded.  An heir begins at the horizon of a state: `SETTLE` units before where that
+    state was, or else where its turn began."""
+    known = [record.since for unit in units if (record := _record(unit)) is not None]
+    if known:
+        return known[-1]
+    last = start.begin + SETTLE - 1
+    record = _record(Unit(last, {}, start.records.get(last, {}).get("encoder"))) if start.begin else None
+    if record is not None:
+        return max(start.begin, record.since)
+    return units[0].number if units else start.begin
 
 
 def _arrived(state: State) -> Recognised | None:
@@ -188,4 +214,5 @@ def load(options: Mapping[str, Any]) -> StageModel[State]:
     """`options` as `worker_options` returns them.  Raises `NoRecogniser`, `NoVoiceActivity`."""
     recogniser = pocket_moonshine.Moonshine(pocket_moonshine.find(options.get("recogniser", "")))
     voice = Voice(pocket_voice.find(options.get("vad", "")))
-    return Encoder(voice, recogniser.recognise, inline=options.get("inline", False))
+    inline = options.get("inline", False)
+    return Encoder(voice, recogniser.recognise, inline=inline, share=0.0 if inline else recogniser.cost())

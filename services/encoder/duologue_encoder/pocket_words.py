@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 NEVER_LAST = frozenset("a an and because but if into my of or our than the their to uh um your".split())
 """No sentence ends with one of these, whatever stop the recogniser put after it."""
+BRIEF = 5
+"""Words.  After so few a recogniser may well put a comma where a command has ended: "Count to five,"."""
 SELDOM_LAST = frozenset(
     "are as at by can could for from in is on please that was were what when where which while will with "
     "would".split()
@@ -28,6 +30,8 @@ def complete(text: str) -> bool | None:
     if not said:
         return None
     last, text = plain(said[-1]), text.rstrip()
+    if text.endswith(",") and len(said) <= BRIEF and last not in NEVER_LAST:
+        return None
     if last in NEVER_LAST or text.endswith((",", "-", "–", "…", "...", ":", ";")):
         return False
     if text.endswith("?"):

@@ -4,21 +4,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import structlog
 
 from duologue.bus.messages import AnyBody, Condition, Features, Malformed, Speech, Start
+from duologue.errors import place_of
 from duologue.models.pocket import CONTEXT_CHARACTERS
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
+from duologue.stage.rows import one_by_one
 from duologue_llm import pocket_duplex as duplex
-from duologue_llm.answers import Answerer, Part, Question
+from duologue_llm.answers import Answerer, Answering, Part, Question
+from duologue_llm.answers.call import SORRY
 from duologue_llm.answers.choice import choose
+from duologue_llm.answers.question import Whole
 from duologue_llm.pocket_duplex import MOST_CHARACTERS, RESUME_UNITS, Decision, Do, Heard, State, Told
 from duologue_llm.pocket_phrases import greets_first
 from duologue_llm.pocket_turns import newest
 
 QUANTUM = 256
 """Units of history between two yields of an opening; one takes some 20 us."""
-SESSION_BYTES = 1 << 20
-"""The context, its copy in a question, and what the thread of an answer needs."""
+FIXED_BYTES, SESSION_BYTES = 80 << 20, 1 << 20
+"""Measured with rules; the context, its copy in a question, and what the thread of an answer needs."""
+
+log = structlog.get_logger()
 
 
 class Llm:
@@ -40,13 +47,7 @@ class Llm:
         yield state
 
     def step(self, batch: Sequence[tuple[State, Unit]]) -> Sequence[Result | SessionError]:
-        results: list[Result | SessionError] = []
-        for state, unit in batch:
-            try:
-                results.append(self._step(state, unit))
-            except SessionError as error:
-                results.append(error)
-        return results
+        return one_by_one(self._step, batch)
 
     def horizon(self, state: State) -> int:
         return max(0, min(state.context_start, state.next - RESUME_UNITS))
@@ -55,7 +56,8 @@ class Llm:
         state.cancel()
 
     def footprint(self) -> Footprint:
-        return Footprint(0, SESSION_BYTES)
+        needs = self._answerer.needs
+        return Footprint(FIXED_BYTES + needs.bytes, SESSION_BYTES, thread_share=needs.thread_share)
 
     def _step(self, state: State, unit: Unit) -> Result:
         number, heard, known = unit.number, _heard(unit), _decision(unit)
@@ -79,7 +81,7 @@ class Llm:
         if answer is None or not duplex.wants_text(state, unit):
             return Decision(do, "", state.context_start)
         if state.job is None:
-            state.job = self._answerer.ask(_question(state, answer.unit, answer.text))
+            state.job = self._ask(_question(state, answer.unit, answer.text))
         part = state.job.poll()
         room = MOST_CHARACTERS - len(answer.text)
         if len(part.text) > room:
@@ -87,16 +89,27 @@ class Llm:
             part = Part(part.text[:room], True)
         return Decision(do | Do.END if part.last else do, part.text, state.context_start)
 
+    def _ask(self, question: Question) -> Answering:
+        try:
+            return self._answerer.ask(question)
+        except Exception as error:
+            # It reads text that nobody has foreseen; the other sessions need not end with it.
+            log.warning(
+                "no answer", source=type(self._answerer).__name__, why=type(error).__name__, **place_of(error)
+            )
+            return Whole(SORRY)
+
 
 def _fresh(start: Start, context_start: int) -> State:
     options = start.options
     messages = [(str(role), str(text)) for role, text in options.get("messages", ())]
     instructions = options.get("instructions")
-    asked = bool(messages) and messages[-1][0] == "user"
+    before = [] if context_start else newest(messages, CONTEXT_CHARACTERS // 2)
+    asked = bool(before) and before[-1][0] == "user"
     return State(
         seed=start.seed,
         instructions=instructions,
-        before=[] if context_start else newest(messages, CONTEXT_CHARACTERS // 2),
+        before=before,
         speaks_first=asked or (not messages and greets_first(instructions)),
         budget=CONTEXT_CHARACTERS,
         next=start.begin,

@@ -19,30 +19,33 @@ _CONTRACTIONS = {
     "don't": "do not",
     "o'clock": "oclock",
 }
+_OLD = re.compile(r"\bto-(day|morrow|night)\b")
+"""As books had it, which recognisers have read."""
 _POLITE = re.compile(
-    r"^(?:(?:um+|uh+|er+|so|and|well|now|oh|hey|ok|okay|alright|please|hi|hello|computer|duologue)\s+)+(?=\S)"
+    r"^((um+|uh+|er+|so|and|well|now|oh|hey|ok|okay|alright|please|hi|hello|computer|duologue)\s+)+(?=\S)"
 )
-_ADDRESS = re.compile(r"\s+(?:please|now|thanks|thank you|for me|will you|would you|computer|duologue)$")
+_ADDRESS = re.compile(r"\s+(please|now|thanks|thank you|for me|will you|would you|computer|duologue)$")
 
 _QUIET = re.compile(
-    r"(?:no )*(?:stop|quiet|silence|enough|hush|shush|sh+|be (?:quiet|silent|still)|shut up|stop (?:it|that|talking|speaking|there)|"
-    r"(?:that is|that will be) enough|never ?mind|hold on|wait|pause|(?:just )?stop stop(?: stop)?|hang on|cancel)"
+    r"(no )*(stop( stop)*|quiet|silence|enough|hush|shush|sh+|be (quiet|silent|still)|shut up|"
+    r"stop (it|that|talking|speaking|there)|(that is|that will be) enough|"
+    r"never ?mind|hold on|wait|pause|hang on|cancel)"
 )
 _BACKCHANNEL = re.compile(
-    r"(?:uh huh|uh-huh|mm+|mm+[ -]?hmm*|mhm+|hmm+|hm|yeah|yes|yep|right|okay|ok|i see|ah+|oh+|sure|aha)"
-    r"(?: (?:yeah|yes|right|okay|ok|sure))?"
+    r"(uh huh|uh-huh|mm+|mm+[ -]?hmm*|mhm+|hmm+|hm|yeah|yes|yep|right|okay|ok|i see|ah+|oh+|sure|aha)"
+    r"( (yeah|yes|right|okay|ok|sure))?"
 )
 _GREETS_FIRST = re.compile(
-    r"\b(?:greet|welcome) the (?:user|caller|customer|guest)|\b(?:speak|talk|say something) first\b|"
-    r"\b(?:start|begin|open)\b[^.]{0,40}\b(?:by|with)\b[^.]{0,20}\b(?:greet|welcom|introduc|say)",
+    r"\b(greet|welcome) the (user|caller|customer|guest)|\b(speak|talk|say something) first\b|"
+    r"\b(start|begin|open)\b[^.]{0,40}\b(by|with)\b[^.]{0,20}\b(greet|welcom|introduc|say)",
     re.IGNORECASE,
 )
 
 
 def plain(text: str) -> str:
     """Lower case, without punctuation that is no part of a number, contractions in full."""
-    text = text.lower().replace("’", "'").replace("‘", "'").replace("-", " ")
-    found = re.sub(r"(?<=\d),(?=\d{3})", "", text)
+    text = text.lower().replace("’", "'").replace("‘", "'")
+    found = re.sub(r"(?<=\d),(?=\d{3})", "", _OLD.sub(r"to\1", text).replace("-", " "))
     return " ".join(_CONTRACTIONS.get(word, word) for word in _NO_WORD.sub(" ", found).split())
 
 

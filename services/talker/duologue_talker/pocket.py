@@ -13,6 +13,7 @@ import structlog
 
 from duologue.bus.messages import Codes, Malformed, Start
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
+from duologue.stage.rows import one_by_one
 from duologue_talker.pocket_clauses import next_clause
 from duologue_talker.pocket_hibari import Phonemes, Spelling
 
@@ -72,13 +73,7 @@ class Talker:
         yield state
 
     def step(self, batch: Sequence[tuple[State, Unit]]) -> Sequence[Result | SessionError]:
-        results: list[Result | SessionError] = []
-        for state, unit in batch:
-            try:
-                results.append(self._step(state, unit))
-            except SessionError as error:
-                results.append(error)
-        return results
+        return one_by_one(self._step, batch)
 
     def horizon(self, state: State) -> int:
         """Which clause is next depends on all text since the queue was empty."""

@@ -12,8 +12,8 @@ class Decided(Struct, frozen=True):
     """What is known of one unit: the records of the stages that decided something in it, and the horizon of every
     stage that has stepped it."""
 
-    records: dict[str, Any] = {}
-    horizons: dict[str, int] = {}
+    records: dict[str, Any]
+    horizons: dict[str, int]
 
 
 class SealOf(Struct, frozen=True):

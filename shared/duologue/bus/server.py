@@ -47,6 +47,8 @@ def find_binary() -> Path:
     """The nats-server to run: the one that the package brought, else one on PATH.  Raises `ServerError`."""
     refused = []
     for binary in dict.fromkeys(_candidates()):
+        if not binary.is_file():
+            continue
         version = _version(binary)
         if version >= OLDEST_SERVER:
             return binary

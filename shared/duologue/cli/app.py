@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from duologue.cli import api, bench, doctor, offline, sessions, talk, tap, top, up, worker
+from duologue.cli import api, bench, doctor, offline, sessions, stdio, talk, tap, top, up, worker
 from duologue.cli.command import command, given, with_flags
 from duologue.cli.failure import LAST_WORDS, exit_code, line_of
 from duologue.settings import EVERY, settings_of
@@ -56,6 +56,7 @@ app.callback()(with_flags(_before, settings_of(EVERY), version=Version))
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line (default: that of the process) and returns the exit code.  An error is one line on
     standard error: 1, or 2 where the command line itself is wrong."""
+    stdio.ensure()
     shared: dict[str, Any] = {}
     group = typer.main.get_command(app)
     try:

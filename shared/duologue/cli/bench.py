@@ -1,6 +1,7 @@
 """`duologue bench NAME|all`: the benchmarks of a checkout."""
 
 import importlib.util
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +24,9 @@ def bench(settings: Settings) -> int:
     if name != "all" and name not in there:
         raise Failure(f"no benchmark {name!r}; there is {', '.join(there)}, or all")
     for each in there if name == "all" else [name]:
+        if sys.stderr.isatty():
+            rounds = "1 round" if settings.rounds == 1 else f"{settings.rounds} rounds"
+            typer.echo(f"{each}: {rounds} (--rounds), for minutes ...", err=True)
         figures = _load(there[each], settings.rounds)
         said = report(each, figures, settings.rounds, datetime.now(UTC))
         if settings.as_json:

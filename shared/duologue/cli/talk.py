@@ -124,6 +124,8 @@ def _choose(url: str, key: str | None, model: str | None) -> Model:
     except Unreachable as error:
         raise Failure(f"{error} (`duologue up` starts a server on this machine)") from None
     except SessionRefused as error:
+        if error.status == 401 and key is None:
+            raise Failure(f"{error}: give --key") from None
         if model is None or error.status in (401, 403):
             raise
         found = ()
@@ -221,7 +223,10 @@ class _Screen:
 
     def event(self, event: Event) -> None:
         if isinstance(event, TranscriptDelta):
-            lines, sign = (self._heard, ">") if event.heard else (self._said, "<")
+            (lines, sign), (others, other_sign) = (self._heard, ">"), (self._said, "<")
+            if not event.heard:
+                (lines, sign), (others, other_sign) = (others, other_sign), (lines, sign)
+            self._print(others.rest(), other_sign)
             self._print(lines.add(event), sign)
             self._progress.update(self._task, line=self._said.text.strip()[-60:])
 
@@ -231,7 +236,7 @@ class _Screen:
                 f"{notice.type}: {notice.message} ({notice.code})", markup=False, soft_wrap=True
             )
         units = "" if result.units_in is None else f" ({result.units_out} of {result.units_in} units)"
-        first = "none" if result.first_audio_s is None else f"after {result.first_audio_s:.2f} s"
+        first = "none" if result.first_audio_s is None else f"{result.first_audio_s:.2f} s after the start"
         parts = [
             f"{result.model} {result.session}",
             f"{result.input_samples / self._rate:.1f} s in, {len(result.pcm16) / self._rate:.1f} s out{units}",

@@ -12,9 +12,10 @@ from duologue.settings import NATS_URL, Settings
 
 
 def tap(settings: Settings) -> int:
-    """Show what passes the bus, decoded, one line a message: units with all that
-    they carry, acknowledgements, claims, control, heartbeats, events, and what the
-    server returned because nobody listens (503).
+    """Show what passes the bus, decoded, one line a message.
+
+    Units with all that they carry, acknowledgements, claims, control, heartbeats,
+    events, and what the server returned because nobody listens (503).
 
     What sessions say is among it, transcripts and the models' decisions: you
     asked for it.  Of audio and other arrays only size and range are shown,

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -13,9 +15,10 @@ from rich.panel import Panel
 from duologue.cli.browser import desktop, show
 from duologue.cli.failure import Failure
 from duologue.cli.options import parse_options, parse_workers, read_keys
+from duologue.doctor.installation import missing_for
 from duologue.settings import Settings, for_services
 
-MODEL = "parrot"
+MODEL = "pocket"
 
 
 def up(settings: Settings) -> int:
@@ -66,13 +69,18 @@ def up(settings: Settings) -> int:
             Console().print(_panel(", ".join(models), summary))
             if deployment.nats_pid is not None:
                 # By environment: other users of this machine see what stands on a command line.
-                look = f"Look at it: DUO_NATS={deployment.nats_url} duologue top"
+                look = f"Look at it: DUO_NATS={deployment.nats_url} {_duologue()} top"
                 Console().print(look, style="dim", markup=False, highlight=False, soft_wrap=True)
             sys.stdout.flush()
             if settings.browser and desktop(sys.platform, os.environ, terminal=sys.stdout.isatty()):
                 show(page_url(summary))
 
     if not as_json:
+        # No failure yet: there are other distributions of the same modules, such as onnxruntime-gpu.
+        for model in models if any(workers.values()) else ():
+            if missing := missing_for(model):
+                lacks = f"{model} needs {', '.join(missing)}: pip install 'duologue[{model}]'"
+                console.print(lacks, markup=False, highlight=False, soft_wrap=True)
         console.print(f"Starting {', '.join(models)} …", highlight=False)
     return asyncio.run(allinone.run(ours, report, on_ready))
 
@@ -90,6 +98,17 @@ def page_url(summary: dict[str, Any]) -> str:
     return f"{summary['url']}/"
 
 
+def _duologue() -> str:
+    """How this command can be called again: in an environment that is not active, by its path."""
+    called = Path(sys.argv[0])
+    if called.name != "duologue" or not called.is_file():
+        return "duologue"
+    found = shutil.which("duologue")
+    if found is not None and Path(found).resolve() == called.resolve():
+        return "duologue"
+    return sys.argv[0]
+
+
 def _panel(model: str, summary: dict[str, Any]) -> Panel:
     stages = [worker["stage"] for worker in summary["workers"]]
     counts = ", ".join(f"{stages.count(stage)} {stage}" for stage in dict.fromkeys(stages))
@@ -98,7 +117,7 @@ def _panel(model: str, summary: dict[str, Any]) -> Panel:
         ("API", summary["url"]),
         *(("Live", url) for url in summary["live_urls"]),
         ("Workers", counts or "none here"),
-        ("Try", f"duologue talk FILE.wav --url {summary['live_url'].removesuffix('/v1/live/sessions')}"),
+        ("Try", f"{_duologue()} talk FILE.wav --url {summary['live_url'].removesuffix('/v1/live/sessions')}"),
         ("Stop", "Ctrl-C"),
     ]
     text = "\n".join(f"[bold]{name:<8}[/bold] {value}" for name, value in rows)

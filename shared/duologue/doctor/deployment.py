@@ -41,8 +41,9 @@ async def deployed(url: str, given: bool, *, wall: Callable[[], float] = time.ti
     try:
         await transport.connect()
     except TransportError as error:
-        says, _, todo = str(error).partition(": ")
-        return [Check("nats", State.FAIL, says, todo)]
+        # What to do follows the cause, in which there may be colons, too.
+        says, cause_ends, todo = str(error).partition("): ")
+        return [Check("nats", State.FAIL, says + cause_ends[:1], todo)]
     try:
         beats, unreadable = await _listen(transport)
         found = server_of(transport)

@@ -55,6 +55,29 @@ def packages(
     return Check("packages", State.OK, f"duologue {ours}, and the {len(needed)} packages that it needs")
 
 
+def missing_for(
+    model: str,
+    requirements: Callable[[str], Iterable[str] | None] = importlib.metadata.requires,
+    installed: Callable[[str], str] = importlib.metadata.version,
+) -> list[str]:
+    """The packages that are not here, of those that a model needs: of the extra with its name, where there is one."""
+    try:
+        texts = requirements(DISTRIBUTION) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    missing = []
+    for text in texts:
+        requirement, _, condition = text.partition(";")
+        name = re.match(r"[\w.-]+", requirement)
+        if name is None or not re.fullmatch(rf"""\s*extra\s*==\s*['"]{re.escape(model)}['"]\s*""", condition):
+            continue
+        try:
+            installed(name[0])
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name[0])
+    return missing
+
+
 def _fits(found: str, requirement: str) -> bool:
     """Of the operators, >= and < are those that our requirements have."""
     here = _numbers(found)
@@ -91,6 +114,10 @@ def halves(models: Sequence[str]) -> Check:
                 wrong.append(f"{stage} of {model}: {error}")
     if wrong:
         return Check("models", State.FAIL, "; ".join(wrong), "pip install 'duologue[worker]'")
+    lacking = {model: missing for model in models if (missing := missing_for(model))}
+    if lacking:
+        says = "; ".join(f"{model} needs {', '.join(missing)}" for model, missing in lacking.items())
+        return Check("models", State.WARN, says, f"pip install 'duologue[{','.join(lacking)}]'")
     return Check("models", State.OK, f"{', '.join(models)}: all stages can be imported")
 
 

@@ -14,6 +14,9 @@ A body without arrays says that there is nothing new in the unit.  Texts are UTF
 of all, `words` int64 [w, 2] for each word the phoneme of its clause with which it begins and its bytes, white space before
 it included; `more` int64 [] are characters that are still to be read.  `Speech` to the llm: `left` int64 [] are the output
 samples still to be said after the unit, in part an estimate, `text` is what began to be said in it.
+
+The encoder's horizon is *approximate*: its voice detector is a recurrent network, and settles within 3 s.  What it
+judged is in the records, so only units that nobody has judged yet can be judged otherwise after a move.
 """
 
 from collections.abc import Mapping, Sequence

@@ -74,7 +74,7 @@ class Settings(BaseSettings):
         Use(
             "api up",
             flag="--model",
-            otherwise={"api": "that of `model`, or all there are", "up": "that of `model`, or parrot"},
+            otherwise={"api": "that of `model`, or all there are", "up": "that of `model`, or pocket"},
         ),
     ] = []
     """Serve this model; repeatable."""

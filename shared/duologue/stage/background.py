@@ -47,6 +47,11 @@ class Background:
         """A session's way in, for at most `most` pieces of work that wait."""
         return Lane(self, most)
 
+    @property
+    def behind(self) -> bool:
+        """Whether work waits for a thread."""
+        return bool(self._turn)
+
     def submit(self, lane: "Lane", future: Future[Any], work: Callable[[], Any], wait_s: float) -> None:
         if self._inline:
             _do(future, work)

@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 class Capacity:
     """Of the sessions `owners`.  `places` is the cap; `memory_bytes` the memory of the stage and its sessions in all;
-    `utilisation` and `cautious` as in `Headroom`, whose `stepped` is to be told of every step."""
+    `utilisation`, here also of a thread that the stage has beside its steps, and `cautious` as in `Headroom`, whose `stepped` is to be told of every step."""
 
     def __init__(
         self,
@@ -37,6 +37,8 @@ class Capacity:
         each, memory_places = model.footprint(), None
         if memory_bytes is not None and each.session_bytes:
             memory_places = max(0, (memory_bytes - each.fixed_bytes) // each.session_bytes)
+        if each.thread_share:
+            places = min(places, int(utilisation / each.thread_share))
         self.headroom = Headroom(
             manifest.unit_s,
             clock=clock,

@@ -49,11 +49,13 @@ class Result:
 @dataclass(frozen=True, slots=True)
 class Footprint:
     """Memory in bytes: what the stage takes by itself, and for each session.  `free_bytes` is what its device has
-    left once it is loaded; `None`: its memory is the host's."""
+    left once it is loaded; `None`: its memory is the host's.  `thread_share`: of the time of a thread beside the steps,
+    which no measurement of steps sees, what a session takes at most."""
 
     fixed_bytes: int = 0
     session_bytes: int = 0
     free_bytes: int | None = None
+    thread_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 """Where the pocket model's answers come from."""
 
-from duologue_llm.answers.question import Answerer, Answering, Part, Question, Whole
+from duologue_llm.answers.question import Answerer, Answering, Needs, Part, Question, Whole
 
-__all__ = ["Answerer", "Answering", "Part", "Question", "Whole"]
+__all__ = ["Answerer", "Answering", "Needs", "Part", "Question", "Whole"]

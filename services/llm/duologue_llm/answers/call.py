@@ -18,6 +18,8 @@ GAP_S = 8.0
 """An answer of which nothing new came for so long is given up."""
 MOST_S = 60.0
 """An answer takes no longer than this."""
+MOST_READY = 8192
+"""Characters that wait to be polled, as they do while the user speaks.  An answer ends there."""
 SORRY = "I'm sorry, I can't think of an answer right now."
 SORRY_AMID = " I'm sorry, I lost the thread."
 
@@ -25,6 +27,10 @@ log = structlog.get_logger()
 
 Take = Callable[[str], bool]
 """Takes the next piece of text, however it is cut; says whether more is wanted."""
+
+
+class Unanswered(Exception):
+    """Whoever was asked did not answer.  The message says why, and nothing of what was said."""
 
 
 class Call:
@@ -81,15 +87,18 @@ class Call:
                 whole = self._think(lambda text: self._gain(clauses.feed(text), False))
                 self._gain(clauses.rest() if whole or not self._some else "", True)
         except Exception as error:
-            log.warning("no answer", source=self._what, why=type(error).__name__, **place_of(error))
+            told = isinstance(error, Unanswered)
+            why = {"why": str(error)} if told else {"why": type(error).__name__, **place_of(error)}
+            log.warning("no answer", source=self._what, **why)
             with self._lock:
                 self._failed = True
 
     def _gain(self, text: str, complete: bool) -> bool:
         """Whether more is wanted."""
         with self._lock:
-            self._ready += text
+            room = MOST_READY - len(self._ready)
+            self._ready += text[:room]
             self._some = self._some or bool(text)
             self._news = self._clock()
             self._complete = complete
-            return not self._cancelled
+            return not self._cancelled and len(self._ready) < MOST_READY

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from duologue.models import Message
 from duologue.stage.background import Background
-from duologue_llm.answers.call import GAP_S, Call, Take
-from duologue_llm.answers.question import Answering, Question
+from duologue_llm.answers.call import GAP_S, Call, Take, Unanswered
+from duologue_llm.answers.question import Answering, Needs, Question
 
 THREADS = 64
 """As many answers may hang as a worker has sessions by default, before one waits for another."""
@@ -27,6 +27,8 @@ SPEAK_FIRST = "(I have just joined. You speak first.)"
 
 class Chat:
     """`url` is the base, as `http://127.0.0.1:11434/v1`; without `model` the first that the endpoint offers."""
+
+    needs = Needs()
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class Chat:
             http_client=openai.DefaultHttpxClient(trust_env=not _is_loopback(url)),
         )
         self._model, self._clock, self._gap_s = model, clock, gap_s
+        self._at = urlsplit(url).netloc.rpartition("@")[2]
         self._background = Background("pocket-chat", THREADS, inline)
 
     def ask(self, question: Question) -> Answering:
@@ -59,6 +62,16 @@ class Chat:
         return Call(self._background, partial(self._think, messages), what="chat", gap_s=self._gap_s)
 
     def _think(self, messages: list[Any], take: Take) -> bool:
+        import openai
+
+        try:
+            return self._stream(messages, take)
+        except openai.APIStatusError as error:
+            raise Unanswered(f"{self._at} answered with status {error.status_code}") from error
+        except openai.APIConnectionError as error:
+            raise Unanswered(f"{self._at} can't be reached: {_first(error)}") from error
+
+    def _stream(self, messages: list[Any], take: Take) -> bool:
         if not self._model:
             self._model = self._client.models.list().data[0].id
         with self._client.chat.completions.create(
@@ -71,6 +84,13 @@ class Chat:
                     break
                 reason = chunk.choices[0].finish_reason if chunk.choices else reason
             return reason != "length"
+
+
+def _first(error: BaseException) -> str:
+    """The type of what an error came from in the end."""
+    while before := error.__cause__ or error.__context__:
+        error = before
+    return type(error).__name__
 
 
 def chat_messages(question: Question, now: datetime) -> list[dict[str, str]]:

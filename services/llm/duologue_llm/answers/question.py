@@ -48,7 +48,17 @@ class Answering(Protocol):
         ...
 
 
+class Needs(NamedTuple):
+    """What an answerer takes on this machine: memory, and of a thread's time for each who talks."""
+
+    bytes: int = 0
+    thread_share: float = 0.0
+
+
 class Answerer(Protocol):
+    @property
+    def needs(self) -> Needs: ...
+
     def ask(self, question: Question) -> Answering:
         """Returns at once."""
         ...

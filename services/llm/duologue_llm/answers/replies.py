@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from duologue_llm.answers import numerals
 from duologue_llm.answers.calendar import spoken_date, spoken_time
-from duologue_llm.answers.numerals import in_words, reading, year
+from duologue_llm.answers.numerals import in_words, reading
 from duologue_llm.answers.question import Question
 from duologue_llm.pocket_phrases import core, plain
 from duologue_llm.pocket_turns import INTERRUPTED
 
 if TYPE_CHECKING:
-    from duologue_llm.answers.rules import Asked
+    from duologue_llm.answers.phrases import Asked
 
 NAME = "Pocket"
 MOST_COUNTED, MOST_SPELLED, MOST_REPEATED = 100, 40, 600
@@ -56,14 +57,17 @@ def date(asked: "Asked") -> str:
 
 
 def other_day(asked: "Asked") -> str:
-    name = asked.found[1]
+    name = asked.found["day"]
     day = asked.now + timedelta(days=1 if name == "tomorrow" else -1)
     return f"{name.capitalize()} {'is' if name == 'tomorrow' else 'was'} {spoken_date(day)}."
 
 
-def year_or_month(asked: "Asked") -> str:
-    which = asked.found[1] or asked.found[2]
-    return f"It is {year(asked.now.year) if which == 'year' else f'{asked.now:%B}'}."
+def year(asked: "Asked") -> str:
+    return f"It is {numerals.year(asked.now.year)}."
+
+
+def month(asked: "Asked") -> str:
+    return f"It is {asked.now:%B}."
 
 
 def greeting(asked: "Asked") -> str:
@@ -140,7 +144,7 @@ def your_name(asked: "Asked") -> str:
 
 
 def my_name(asked: "Asked") -> str:
-    return f"Nice to meet you, {asked.found[1].strip().title()}."
+    return f"Nice to meet you, {asked.found['name'].strip().title()}."
 
 
 def coin(asked: "Asked") -> str:
@@ -153,8 +157,8 @@ def die(asked: "Asked") -> str:
 
 def any_number(asked: "Asked") -> str:
     low, high = 1, 10
-    if asked.found[1]:
-        ends = [reading(text.split()) for text in asked.found.groups()]
+    if asked.found["low"]:
+        ends = [reading(asked.found[name].split()) for name in ("low", "high")]
         low, high = sorted(
             int(end[0]) if end else default for end, default in zip(ends, (low, high), strict=True)
         )
@@ -182,7 +186,8 @@ def count(asked: "Asked") -> str:
 
 
 def spell(asked: "Asked") -> str:
-    word = asked.found[1].strip()
+    groups = asked.found.groupdict()
+    word = (groups.get("joined") or groups["word"]).strip()
     if len(word) > MOST_SPELLED:
         return "That is too long for me to spell."
     letters = [letter.upper() for letter in word if letter.isalnum()]

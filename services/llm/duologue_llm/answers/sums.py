@@ -7,6 +7,8 @@ from fractions import Fraction
 from duologue_llm.answers.numerals import MOST, in_words, reading
 
 _MOST_EXPONENT = 64
+_MOST_NESTED = 20
+"""Signs before a number; nobody says "minus minus" more often."""
 _SYMBOLS = re.compile(r"(?<=[\d\s])\s*[-–−]\s*(?=\d)")
 _SIGNS = re.compile(r"([+*/×÷=%]|(?<=\d)\s*x\s*(?=\d))")
 _SPELLED = (
@@ -88,7 +90,7 @@ class _Reader:
 
     def __init__(self, tokens: Sequence[str], at: int) -> None:
         self.tokens, self.at = tokens, at
-        self._signs = 0
+        self._signs = self._nested = 0
         self._said: list[str] = []
         self._problem = ""
 
@@ -152,6 +154,14 @@ class _Reader:
         return value
 
     def _atom(self) -> Fraction | None:
+        if self._nested >= _MOST_NESTED:
+            return None
+        self._nested += 1
+        value = self._number()
+        self._nested -= 1
+        return value
+
+    def _number(self) -> Fraction | None:
         word = self._next()
         if word == "-":
             return self._prefixed("minus", lambda value: -value, signs=0)

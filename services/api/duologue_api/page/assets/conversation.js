@@ -12,11 +12,15 @@ function asset(name) {
 // `on` has, besides those of LiveClient but `audio`: `user(level)` and `model(level)` every 20 ms, `state(name)`,
 // `firstAudio(seconds)`, `interruption(seconds)`, `played(report)`, `paused(on)` when the browser holds the audio back,
 // and `microphoneLost()`.
+// To be called within the click that asked for it, else some browsers would not let it sound.
+export function newContext() {
+  return new AudioContext({latencyHint: "interactive"});
+}
+
 export class Conversation {
-  // Rejects with a DOMException when there is no microphone to be had; nothing is left open then.
-  static async open({url, key, session, format, on, connect = options => new LiveClient(url, options)}) {
-    // Within the click that asked for it, else the browser would not let it sound.
-    const context = new AudioContext({latencyHint: "interactive"});
+  // `context` is closed with the conversation.  Rejects with a DOMException when there is no microphone to be had, or when
+  // `signal` was aborted before there was one; nothing is left open then.
+  static async open({context, url, key, session, format, on, signal, connect = options => new LiveClient(url, options)}) {
     let stream;
     try {
       const modules = ["microphone.worklet.js", "playback.worklet.js"].map(asset);
@@ -24,6 +28,7 @@ export class Conversation {
         Microphone.ask(),
         ...modules.map(module => context.audioWorklet.addModule(module)),
       ]);
+      signal.throwIfAborted();
       // Not awaited: a browser that holds the audio back leaves this pending, and says so by the context's state.
       if (context.state !== "running") context.resume();
       return new Conversation(context, stream, {key, session, format, on, connect});
@@ -51,6 +56,7 @@ export class Conversation {
         started: session => {
           if (this.microphone.muted) this.client.mute(true);
           on.started(session);
+          if (context.state !== "running") on.paused(true);
         },
         event: on.event,
         quiet: on.quiet,

@@ -1,7 +1,7 @@
 // The page: its elements, and what they do.
 
 import {models} from "./catalogue.js";
-import {Conversation} from "./conversation.js";
+import {Conversation, newContext} from "./conversation.js";
 import {FORMATS, formatNamed} from "./formats.js";
 import {keyCanBeSent} from "./live.js";
 import {EventLog, lineOf} from "./log.js";
@@ -28,6 +28,7 @@ const interruption = new Measure($("interruption"), $("interruption-more"));
 
 let offered = [];
 let conversation = null;
+let opening = new AbortController();  // of the conversation that is not there yet
 let muted = false;
 let bufferToldAt = 0;
 let told = null;  // the problem that is shown
@@ -139,21 +140,30 @@ async function start() {
   }
   setPhase("starting", "Connecting");
   setMuted(false);
-  conversation = (await look()) ? await open() : null;
+  const context = newContext(), {signal} = (opening = new AbortController());
+  const opened = await look() ? await open(context, signal) : await context.close();
+  if (signal.aborted) return;
+  conversation = opened ?? null;
   if (!conversation) setPhase("idle", "Ready when you are");
 }
 
-async function open() {
+async function open(context, signal) {
   const {session, format, key} = chosen();
   try {
-    return await Conversation.open({url: liveUrl.href, key, session, format, on: handlers});
+    return await Conversation.open({context, url: liveUrl.href, key, session, format, on: handlers, signal});
   } catch (error) {
-    tell(problems.ofMicrophone(error));
+    if (!signal.aborted) tell(problems.ofMicrophone(error));
     return null;
   }
 }
 
 function stop() {
+  if (!conversation) {
+    // The browser may still ask for the microphone; whatever the answer, it comes too late.
+    opening.abort();
+    setPhase("idle", "Ready when you are");
+    return;
+  }
   setPhase("ending", "Ending");
   conversation.close();
 }
@@ -193,20 +203,19 @@ const handlers = {
     interruption.add(seconds);
     log.add(`interrupted within ${milliseconds(seconds)}`);
   },
-  played({time, queuedS, underruns, skippedS, droppedS}) {
+  played({time, queuedS, underruns}) {
     if (time - bufferToldAt < BUFFER_TOLD_S && time > bufferToldAt) return;
     bufferToldAt = time;
     $("buffered").textContent = milliseconds(queuedS);
-    const lost = skippedS + droppedS;
-    $("buffered-more").textContent = underruns
-      ? `${underruns} ${underruns === 1 ? "gap" : "gaps"}${lost ? `, ${milliseconds(lost)} cut` : ""}` : "of its voice";
+    $("buffered-more").textContent = underruns ? `${underruns} ${underruns === 1 ? "gap" : "gaps"}` : "of its voice";
   },
   quiet(on) {
     log.add(on ? "the server is silent" : "the server is back");
     $("state").textContent = on ? "Waiting for the server" : STATES[document.body.dataset.state];
   },
   paused(on) {
-    tell(on ? problems.PAUSED : null, () => conversation.resume());
+    if (on) tell(problems.PAUSED, () => conversation?.resume());
+    else if (told === problems.PAUSED) tell(null);
   },
   microphoneLost() {
     tell(problems.MICROPHONE_LOST);

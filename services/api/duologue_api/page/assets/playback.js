@@ -6,7 +6,7 @@ const DELAY_S = 0.06;
 const QUEUED_S = 8;
 
 export class Playback {
-  // `onReport` is called every 20 ms with the worklet's report, its counts in seconds.
+  // `onReport({time, rms, queuedS, underruns})` is called every 20 ms.
   constructor(context, format, {onReport}) {
     this.context = context;
     this.format = format;
@@ -19,11 +19,8 @@ export class Playback {
     });
     this.node.port.onmessage = ({data}) => {
       this.node.port.postMessage("seen");
-      const seconds = count => count / context.sampleRate;
-      onReport({
-        time: data.time, rms: data.rms, underruns: data.underruns,
-        queuedS: seconds(data.queued), skippedS: seconds(data.skipped), droppedS: seconds(data.dropped),
-      });
+      const {time, rms, underruns} = data;
+      onReport({time, rms, underruns, queuedS: data.queued / context.sampleRate});
     };
     this.node.connect(context.destination);
   }

@@ -1,5 +1,5 @@
-// Plays what it is sent, in order, from a ring; posts {time, rms, queued, underruns, skipped, dropped} every 20 ms.  Runs
-// on the audio thread; counts are of samples, but `underruns`.
+// Plays what it is sent, in order, from a ring; posts {time, rms, queued, underruns} every 20 ms, `queued` in samples.  Runs
+// on the audio thread.
 //
 // After an empty ring the first sample waits for `delay`, so that the next ones may come late by as much.  Where more is
 // queued than that, all through a window (longer than any model's unit), something had stalled: then silence is skipped
@@ -99,9 +99,8 @@ registerProcessor("playback", class extends AudioWorkletProcessor {
     if (this.measured < REPORT_S * sampleRate) return;
     if (this.unseen < UNSEEN) {
       this.unseen++;
-      const {queued, underruns, skipped, dropped} = this;
-      const rms = Math.sqrt(this.energy / this.measured);
-      this.port.postMessage({time: currentTime + frames / sampleRate, rms, queued, underruns, skipped, dropped});
+      const {queued, underruns} = this, rms = Math.sqrt(this.energy / this.measured);
+      this.port.postMessage({time: currentTime + frames / sampleRate, rms, queued, underruns});
     }
     this.energy = this.measured = 0;
   }
