@@ -30,7 +30,6 @@ class UpSettings:
     api_pods: int = 1
     seed: int | None = None
     takeover_reserve: int | Literal["auto"] = "auto"
-    keep_ledger: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     nats_url: str | None = None
@@ -40,6 +39,7 @@ class UpSettings:
     start_timeout_s: float = 120.0
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of all processes beyond this one's."""
+    keep_ledger: bool = False
 
 
 def specs(settings: UpSettings, nats_url: str) -> list[Spec]:

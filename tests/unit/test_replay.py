@@ -1,6 +1,7 @@
 """A recorded session, run again under other workers and in other batches, is the same byte by byte."""
 
 import asyncio
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,31 @@ def test_what_differs_is_told() -> None:
     assert differs == [f"audio of 2 units, the first {spoken}", f"text of 1 units, the first {spoken}"]
     unheard = Recording(recording.record, recording.input16 * 0, recording.decided, recording.said)
     assert any(told.startswith("record of") for told in replay.run(unheard)[0].differs(unheard))
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_a_session_that_trimmed_its_context_and_lost_workers_is_replayed_without(loop: bool) -> None:
+    async def talk(call: Call) -> None:
+        talking = asyncio.create_task(call.say(speech(150).tobytes()))
+        for stage in ("llm", "codec"):
+            await asyncio.sleep(3.5)
+            it = call.keeping.deployment
+            owner = next(shell for shell in it.shells if shell.stage == stage and shell.owners)
+            owner._transport.blink(math.inf)
+            await owner.stop()
+        await talking
+        await call.client.until(lambda: len(call.client.units) >= 150)
+
+    options = {"loop": loop, "context_units": 24}
+    recording, call = recorded(talk, session_options=options, workers={"llm": 2, "codec": 2})
+    expected = reference(speech(150), SEED, loop=loop, context_units=24)
+    assert b"".join(call.client.units) == expected.pcm16.tobytes()
+    moved = {decided.records["llm"][2] for decided in recording.decided}
+    assert len(moved) > 3, "trims"
+    numbers = {stage: epoch[1] for stage, [(_, epoch, _)] in recording.record.route.items()}
+    assert min(numbers["llm"], numbers["codec"]) > max(numbers["encoder"], numbers["talker"]), "heirs"
+    assert_equal(recording, alongside=2)
+    assert_equal(recording, workers=OTHERS)
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)

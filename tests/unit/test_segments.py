@@ -132,7 +132,7 @@ def histories(
         for first, stop in segments.runs(units):
             cut = sorted({first, stop, *draw(st.lists(st.integers(first, stop), max_size=3))})
             for a, b in pairwise(cut):
-                part = [Decided({"llm": units[unit]}) for unit in range(a, b)]
+                part = [Decided({"llm": units[unit]}, {}) for unit in range(a, b)]
                 copies = draw(st.sampled_from([0, 1, 1, 1, 2]))
                 segment = LedgerSegment(WIRE, LEDGER, a, part)
                 everything.extend(Found(root_epoch, next(numbers), segment) for _ in range(copies))

@@ -295,7 +295,9 @@ async def cycle(it: Keeping, number: int) -> None:
         call.leave()
 
 
-@pytest.mark.parametrize("cycles", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "cycles", [300, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
+)
 def test_nothing_is_left_of_sessions_that_were_opened_and_closed(cycles: int) -> None:
     async def script(it: Keeping) -> None:
         begun = 0

@@ -17,7 +17,6 @@ from duologue.draws import seed_of
 from duologue.errors import BROKEN, NORMAL, CloseReason, kind, place_of
 from duologue.models import ROOT
 from duologue.session.ledger import Ledger
-from duologue.session.record import SessionRecord
 from duologue_api.archive import Archive
 from duologue_api.guarded import guarded
 from duologue_api.house import CLOSE, House

@@ -9,7 +9,7 @@ import structlog
 
 from duologue import telemetry
 from duologue.bus.messages import encode
-from duologue.bus.transport import Bucket, Transport, TransportError
+from duologue.bus.transport import Bucket, StoreUnavailable, Transport, TransportError
 from duologue.session import segments
 from duologue.session.chronicler import LAST_RETRIES, RETRY_S, Chronicler
 from duologue.session.retention import Retention
@@ -117,11 +117,13 @@ class SegmentWriter:
     def close(self, rest: Iterable[Kept]) -> "asyncio.Task[None]":
         """The session is over, `rest` the input that was never answered; the task ends when all is written that can
         be, and what is not to be kept is deleted."""
-        assert self._task is not None
         if self._recorded:
             for kept in rest:
                 self.add(kept)
         self._ending.set()
+        if self._task is None:  # it ended while it was being started
+            self.start()
+        assert self._task is not None
         return self._task
 
     @property
@@ -194,12 +196,16 @@ class SegmentWriter:
                 self._queue(batch, self._shape.form, self._shape.samples, self._recorded)
             while self._puts:
                 await self._put(self._puts[0])
-                self._stored = self._puts.popleft().end
+                end = self._puts.popleft().end
+            self._stored = end
 
     async def _put(self, put: _Put) -> None:
         if put.bucket == STORE and STORE not in self._newest and (record := self._chronicler.last):
             await (await self._bucket(STORE)).put(self._sid, encode(record))
-        revision = await (await self._bucket(put.bucket)).put(put.key, put.value)
+        try:
+            revision = await (await self._bucket(put.bucket)).put(put.key, put.value)
+        except StoreUnavailable:  # if it was found missing, it is made now
+            revision = await (await self._bucket(put.bucket)).put(put.key, put.value)
         telemetry.SEGMENTS.labels(put.bucket).inc()
         if revision < self._newest.get(put.bucket, 0):
             self._lost()

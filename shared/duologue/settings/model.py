@@ -173,7 +173,7 @@ class Settings(BaseSettings):
     keep_ledger: Annotated[bool, Use("api up")] = False
     """Record every session, both directions, not only those whose client asks for it (`store`)."""
     ledger_age_s: Annotated[float, Field(ge=60), Use("api")] = 3600.0
-    """The store drops what nobody has written for so long of live sessions' ledgers, and records of closed sessions."""
+    """Age at which the store drops what is left of a session that was not recorded."""
     ledger_mib: Annotated[int, Field(ge=1), Use("api")] = 1024
     """Most of the store for live sessions' ledgers, and as much for their audio."""
     store_age_s: Annotated[float, Field(ge=60), Use("api")] = 30 * 86_400.0
