@@ -252,6 +252,14 @@ def test_one_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pytest.Mo
     asyncio.run(main())
 
 
+def test_a_store_that_can_not_be_made_is_named(tmp_path: Path) -> None:
+    """It was said to be not ready after 10 s, none of which had passed."""
+    (tmp_path / "file").touch()
+    with pytest.raises(ServerError, match=r"can't be started: .*/file") as raised:
+        asyncio.run(EmbeddedServer(tmp_path / "file").start())
+    assert "not ready" not in str(raised.value)
+
+
 def test_one_that_hangs_at_the_start_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         server = EmbeddedServer()

@@ -550,6 +550,11 @@ def test_a_long_conversation_loses_its_oldest_exchanges() -> None:
     )
     assert_same(fold_of(talk), talk.state)
     assert_same(fold_of(talk, talk.state.context_start), talk.state)
+    # As a worker does it that takes over.
+    begin = talk.model.horizon(talk.state)
+    heir = opened(talk.model, Start(talk.start.seed, talk.start.options, begin, begin))
+    assert all(stepped(talk.model, heir, unit).record == unit.record for unit in talk.units[begin:])
+    assert_same(heir, talk.state)
     starts = [unit.record[2] for unit in talk.units]
     assert starts == sorted(starts)
 

@@ -27,6 +27,10 @@ SETTLE = -(-int(pocket_voice.SETTLE_S * INPUT_RATE) // UNIT_SAMPLES)
 """Units after which the network judges as if it had heard all that was before."""
 IN_PASSING_S = 0.6
 """What is recognised in passing may take so long, and comes after what is to be answered."""
+PASSES = 2.5
+"""What a talker takes of the recogniser's thread, in times of what it takes to recognise all that they say once: they also
+pause, but what is recognised in passing comes on top, as far as nobody waits.  So that on two cores, where the other
+processes take as much again, as many are let in as are answered within 2 s (docs/pocket.md)."""
 FIXED_BYTES, SESSION_BYTES = 250_000_000, 1_000_000
 """Measured with all weights loaded; the sound of the longest segment, and what Python adds."""
 
@@ -53,8 +57,8 @@ class State:
 
 
 class Encoder:
-    """`recognise` is called from one thread of its own, or with `inline` within `step`; `share` is its time for a
-    second of speech."""
+    """`recognise` is called from one thread of its own, or with `inline` within `step`; `share` of
+    that thread a session takes."""
 
     def __init__(
         self, voice: Voice, recognise: Recognise, *, inline: bool = False, share: float = 0.0
@@ -215,4 +219,6 @@ def load(options: Mapping[str, Any]) -> StageModel[State]:
     recogniser = pocket_moonshine.Moonshine(pocket_moonshine.find(options.get("recogniser", "")))
     voice = Voice(pocket_voice.find(options.get("vad", "")))
     inline = options.get("inline", False)
-    return Encoder(voice, recogniser.recognise, inline=inline, share=0.0 if inline else recogniser.cost())
+    return Encoder(
+        voice, recogniser.recognise, inline=inline, share=0.0 if inline else PASSES * recogniser.cost()
+    )

@@ -137,7 +137,9 @@ class EmbeddedServer:
             await self._end(signal.SIGKILL)
             if self._port < 0:  # a later start still needs its directories
                 await self.stop()
-            if isinstance(error, TimeoutError | OSError):
+            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+                raise ServerError(f"nats-server can't be started: {error}") from error
+            if isinstance(error, TimeoutError):
                 raise ServerError(f"nats-server is not ready after {READY_S} s: {log or error}") from error
             raise
 

@@ -274,7 +274,8 @@ A listening model's output is exact zeros, which is `0xFF` in µ-law and `0xD5` 
 {errors}
 
 Before every close there is an `error` or a `session.closed`, but for what the transport itself can't take: a frame of more
-than 8 MiB (1009), text that is not UTF-8 (1007), and no answer to a ping for 20 s (1011).
+than 8 MiB (1009), text that is not UTF-8 (1007), no answer to a ping for 20 s (1011), and more than 4096 parts of
+messages, pings and pongs at once, or 1000 a second (1008).
 
 ## Open servers
 
