@@ -151,12 +151,11 @@ def test_everything_that_a_client_may_ask_for_is_echoed_in_valid_form(address: s
         assert echoed[field] == session[field]
     assert echoed["audio"]["output"]["voice"] == "robin"
     assert echoed["delegation"]["responses"]["tools"][1] == {"type": "mcp", "server_label": "x"}
-    assert echoed["store"] is False
+    assert echoed["store"] is True
     assert {info["code"] for info in infos} == {
         "voice_mapped",
         "unsupported_delegation",
         "unsupported_triggers",
-        "unsupported_store",
         "unsupported_client",
     }
     assert closed["type"] == "session.closed"
