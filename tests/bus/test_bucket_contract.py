@@ -104,9 +104,12 @@ class TestBuckets:
 
     def test_a_full_bucket_takes_nothing_more(self, bus: Bus, root: str) -> None:
         async def play(mine: Any, theirs: Any) -> None:
-            with pytest.raises(StoreUnavailable):
+            async def fill() -> None:
                 for number in range(20):
                     await mine.put(f"a.{number}", bytes(10_000))
+
+            with pytest.raises(StoreUnavailable):
+                await fill()
             before = await theirs.keys()
             assert 5 <= len(before) < 20
             await theirs.delete(before[0])
