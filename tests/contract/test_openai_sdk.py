@@ -565,6 +565,8 @@ def test_the_sdk_lists_models(guarded: str) -> None:
             "voices": ["robin", "wren"],
             "unit_s": 0.08,
             "unsupported": [],
+            "input_rate": 24_000,
+            "output_rate": 24_000,
         }
         assert client.models.retrieve("mute").object == "model"
         with pytest.raises(APIStatusError) as refused:
