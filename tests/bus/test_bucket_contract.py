@@ -8,7 +8,7 @@ import pytest
 
 from bus.rig import Bus, connected
 from duologue.bus.connection import MAX_PAYLOAD
-from duologue.bus.transport import Entry, StoreUnavailable, TransportError, WrongRevision
+from duologue.bus.transport import Entry, NoBucket, StoreUnavailable, TransportError, WrongRevision
 
 pytestmark = pytest.mark.bus
 
@@ -89,6 +89,47 @@ class TestBuckets:
             assert sorted(await mine.keys()) == ["live_ab.1.0", "live_b"]
 
         self.play(bus, root, play)
+
+    def test_a_purge_may_stop_at_a_revision(self, bus: Bus, root: str) -> None:
+        async def play(mine: Any, theirs: Any) -> None:
+            first, second, third = [await mine.put(f"live_a.1.{number}", b"x") for number in range(3)]
+            await mine.put("live_b.1.0", b"x")
+            assert first < second < third
+            await theirs.purge("live_a.", third)
+            assert sorted(await mine.keys()) == ["live_a.1.2", "live_b.1.0"]
+            await theirs.purge("live_a.", third + 1)
+            assert await mine.keys() == ["live_b.1.0"]
+
+        self.play(bus, root, play)
+
+    def test_a_full_bucket_takes_nothing_more(self, bus: Bus, root: str) -> None:
+        async def play(mine: Any, theirs: Any) -> None:
+            async def fill() -> None:
+                for number in range(20):
+                    await mine.put(f"a.{number}", bytes(10_000))
+
+            with pytest.raises(StoreUnavailable):
+                await fill()
+            before = await theirs.keys()
+            assert 5 <= len(before) < 20
+            await theirs.delete(before[0])
+            await mine.put("b", bytes(5000))
+
+        self.play(bus, root, play, max_bytes=100_000)
+
+    def test_who_only_reads_makes_no_bucket(self, bus: Bus, root: str) -> None:
+        async def main() -> None:
+            a, b = bus.transport("a"), bus.transport("b")
+            async with connected(a, b):
+                for _ in range(2):
+                    with pytest.raises(NoBucket):
+                        await a.bucket(root, make=False)
+                await (await b.bucket(root)).put("key", b"1")
+                found = await (await a.bucket(root, make=False)).get("key")
+                assert found is not None
+                assert found.value == b"1"
+
+        bus.run(main())
 
     @pytest.mark.parametrize("key", ["", ">", "a.*", "a b", ".a", "a.", "ä"])
     def test_what_is_no_key_is_refused(self, bus: Bus, root: str, key: str) -> None:

@@ -85,7 +85,7 @@ async def real(server: EmbeddedServer) -> AsyncIterator[Real]:
         {"parrot": found},
         options={"parrot": found.session_options({})},
         clock=loop.time,
-        limits=Limits(seed=SEED),
+        limits=Limits(seed=SEED, deadline_units=100.0),  # on a busy machine, too
     )
     for process in (*processes, pod):
         await process.start()
@@ -190,24 +190,6 @@ def test_a_store_that_was_wiped_gets_record_and_context_anew() -> None:
                     await asyncio.sleep(0.2)
             assert there.record.units >= 25
             root.disconnected()
-
-    run(main)
-
-
-def test_old_segments_go_by_subject_and_sequence() -> None:
-    """`purge` with a revision leaves what came later, and other sessions alone."""
-
-    async def main(server: EmbeddedServer) -> None:
-        transport = NatsTransport(server.url, name="a")
-        await transport.connect()
-        bucket = await transport.bucket("things")
-        revisions = [await bucket.put(f"a.1.{number}", b"x") for number in range(4)]
-        await bucket.put("b.1.0", b"x")
-        await bucket.purge("a.", revisions[2])
-        assert sorted(await bucket.keys()) == ["a.1.2", "a.1.3", "b.1.0"]
-        await bucket.purge("a.")
-        assert await bucket.keys() == ["b.1.0"]
-        await transport.close()
 
     run(main)
 

@@ -2,13 +2,17 @@
 
 import asyncio
 import gc
+from functools import partial
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from duologue import telemetry
 from duologue.bus import messages as m
+from duologue.bus import subjects
 from duologue.bus.memory_store import MemoryBucket
+from duologue.session import segments
 from duologue.session.record import ACTIVE, BUCKET, CLOSED, SessionRecord
 from duologue.session.retention import Retention
 from duologue.session.segments import AUDIO, LEDGERS, STORE, gaps
@@ -247,11 +251,42 @@ def test_a_full_store_is_an_outage_and_no_end() -> None:
         await talking(call, 100)
         assert len(call.client.units) >= 99
         assert call.root.behind_s > 2
-        beat = it.deployment.pod._behind_s()
-        assert beat == call.root.behind_s
+        beats: list[m.Heartbeat] = []
+        await it.looker.subscribe(
+            subjects.heartbeat(it.deployment.pod.address),
+            lambda message: beats.append(m.decode(message.data, m.Heartbeat)),
+        )
+        await asyncio.sleep(0.3)
+        assert beats[-1].behind == call.root.behind_s, "what the doctor reads"
         await call.close()
 
     play(script, limits={"retention": Retention(ledger_bytes=100_000)})
+
+
+def test_a_unit_that_no_value_holds_is_a_hole_and_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "decisions", partial(segments.decisions, limit=700))
+    dropped = telemetry.LEDGER_DROPPED._value.get()
+
+    async def script(it: Keeping) -> None:
+        call = await it.session()
+        assert call.root._intake.units == 0
+        learn = call.root._archive.unit
+
+        def large(envelope: m.Envelope) -> None:
+            records = {**envelope.records, "llm": "x" * (800 if envelope.unit == 20 else 1)}
+            learn(structs.replace(envelope, records=records))
+
+        call.root._archive.unit = large
+        await talking(call, 60)
+        await settled(it, call)
+        there = await it.read(call.sid)
+        assert call.root.behind_s == 0
+        assert 20 not in there.back.decided
+        assert {0, 59} <= there.back.decided.keys()
+        assert 1 <= telemetry.LEDGER_DROPPED._value.get() - dropped <= 15
+        await call.close()
+
+    play(script)
 
 
 # ---------------------------------------------------------------- whose session it is

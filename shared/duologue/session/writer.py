@@ -10,6 +10,7 @@ import structlog
 from duologue import telemetry
 from duologue.bus.messages import encode
 from duologue.bus.transport import Bucket, StoreUnavailable, Transport, TransportError
+from duologue.errors import place_of
 from duologue.session import segments
 from duologue.session.chronicler import LAST_RETRIES, RETRY_S, Chronicler
 from duologue.session.retention import Retention
@@ -18,6 +19,8 @@ from duologue.session.segments import AUDIO, LEDGERS, STORE, Form, Kept, TooLarg
 EVERY_S = 1.0
 LAG_S = 30.0
 """What is not written after so long of the session is given up, the oldest first."""
+SLICE_S = 5.0
+"""Of the context, written at a time."""
 PRUNE_S = 10.0
 """So much of the ledger has to be of no use any more before it is deleted."""
 
@@ -76,17 +79,15 @@ class SegmentWriter:
         retention: Retention,
         recorded: bool,
     ) -> None:
-        self.dropped = 0
-        """Units given up."""
         self._sid, self._root_epoch, self._shape, self._source = sid, root_epoch, shape, source
         self._transport, self._chronicler = transport, chronicler
         self._retention, self._recorded = retention, recorded
         self._most = max(1, round(LAG_S / shape.unit_s))
         self._waiting: deque[Kept] = deque()  # bounded: by add
-        self._puts: deque[_Put] = deque()  # bounded: one batch of what waited, or the context
+        self._puts: deque[_Put] = deque()  # bounded: one batch of what waited, or a slice of the context
         self._number = 0
         self._start = self._taken = self._stored = 0
-        self._anew = False
+        self._anew = self._listed = False
         self._failures = 0
         self._losses = 0
         self._written: dict[str, deque[tuple[int, int]]] = {
@@ -110,7 +111,6 @@ class SegmentWriter:
         self._taken = kept.unit + 1
         while len(self._waiting) > self._most:
             self._waiting.popleft()
-            self.dropped += 1
             self._anew = True
             telemetry.LEDGER_DROPPED.inc()
 
@@ -134,6 +134,12 @@ class SegmentWriter:
     # -- the task
 
     async def _run(self) -> None:
+        try:
+            await self._work()
+        except Exception as bug:  # the session needs no store to go on
+            log.error("ledger ended by a bug", sid=self._sid, **place_of(bug))
+
+    async def _work(self) -> None:
         while not self._ending.is_set():
             try:
                 async with asyncio.timeout(EVERY_S):
@@ -168,8 +174,7 @@ class SegmentWriter:
             self._lost()
         await self._write()
         if self._anew:
-            self._rewrite()
-            await self._write()
+            await self._rewrite()
         await self._prune()
 
     async def _end(self) -> None:
@@ -194,14 +199,16 @@ class SegmentWriter:
                 batch = list(self._waiting)
                 self._waiting.clear()
                 self._queue(batch, self._shape.form, self._shape.samples, self._recorded)
+            end = self._stored
             while self._puts:
                 await self._put(self._puts[0])
                 end = self._puts.popleft().end
             self._stored = end
 
     async def _put(self, put: _Put) -> None:
-        if put.bucket == STORE and STORE not in self._newest and (record := self._chronicler.last):
+        if put.bucket == STORE and not self._listed and (record := self._chronicler.last):
             await (await self._bucket(STORE)).put(self._sid, encode(record))
+            self._listed = True
         try:
             revision = await (await self._bucket(put.bucket)).put(put.key, put.value)
         except StoreUnavailable:  # if it was found missing, it is made now
@@ -221,8 +228,9 @@ class SegmentWriter:
         log.warning("the store was wiped", sid=self._sid)
         self._anew, self._stored = True, self._source.oldest()
 
-    def _rewrite(self) -> None:
-        self._anew = False
+    async def _rewrite(self) -> None:
+        """The whole context, a bit at a time: other sessions of the process go on."""
+        self._anew = self._listed = False
         self._newest.clear()
         for written in self._written.values():
             written.clear()
@@ -230,7 +238,15 @@ class SegmentWriter:
         self._source.chronicle(self._start)
         rate = self._shape.input_rate
         samples = round(rate * self._shape.unit_s)
-        self._queue(self._source.context(), ("audio/pcm", rate), samples, False)
+        context = self._source.context()
+        step = max(1, round(SLICE_S / self._shape.unit_s))
+        try:
+            for at in range(0, len(context), step):
+                self._queue(context[at : at + step], ("audio/pcm", rate), samples, False)
+                await self._write()
+        except TransportError:
+            self._anew = True
+            raise
 
     def _queue(self, units: Sequence[Kept], form: Form, samples: int, recorded: bool) -> None:
         if not units:
@@ -267,11 +283,10 @@ class SegmentWriter:
             return
         self._start = oldest
         for name, written in self._written.items():
-            kept = next((at for at, (end, _) in enumerate(written) if end > oldest), len(written))
-            for _ in range(kept):
-                gone = written.popleft()[1]
-            if kept:
-                before = written[0][1] if written else gone + 1
+            before = 0
+            while written and written[0][0] <= oldest:
+                before = written.popleft()[1] + 1
+            if before:
                 await (await self._bucket(name)).purge(f"{self._sid}.", before)
 
     async def _bucket(self, name: str) -> Bucket:

@@ -228,7 +228,7 @@ class Settings(BaseSettings):
             otherwise={"talk": "nowhere", "sessions": "SID.npz"},
         ),
     ] = None
-    """Write here: a WAV file; of `offline` and `sessions`, the arrays, with the records beside them as .json."""
+    """Write here the answer, a WAV file; of `offline` and `sessions` arrays, with the records beside them as .json."""
     instructions: Annotated[str | None, Use("talk")] = None
     """Instructions for the model."""
     voice: Annotated[str | None, Use("talk")] = None
