@@ -1,0 +1,178 @@
+"""A round of a drill: callers at real time, one fault after the other, and what came of it."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from duologue.client import Unreachable
+from duologue.draws import seed_of
+from duologue.drill.caller import Call, Place, call
+from duologue.drill.fault import Fault
+from duologue.drill.moves import Moves
+from duologue.drill.verdict import Finding, compare, compare_texts
+from duologue.models.parrot import RATE, UNIT_SAMPLES
+from duologue.testing.parrot_reference import Reference, reference
+from duologue.testing.signals import speechlike
+
+RECORDING_UNITS = 500
+"""Of 40 s, another for each caller; longer calls say it again."""
+AGAIN_S = 0.2
+UNDISTURBED = "undisturbed"
+
+Strike = Callable[[Fault], Awaitable[Sequence[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What an answer depends on beside the input.  `seed` `None`: it comes from the session's id."""
+
+    seed: int | None = None
+    loop: bool = False
+    context_units: int = 4096
+
+
+@dataclass(slots=True)
+class Stretch:
+    """The time from one fault (or the beginning) to the next: who was struck, what was found wrong, and by how much later
+    than in undisturbed pacing the latest unit of each session came, in seconds; those of `moved` sessions by themselves."""
+
+    fault: str
+    began: float
+    struck: Sequence[str] = ()
+    moved: dict[str, int] | None = None
+    findings: list[Finding] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    gaps_s: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Round:
+    stretches: list[Stretch]
+    sessions: int
+    units: int
+    notices: Counter[str]
+
+
+async def run_round(
+    places: Sequence[Place],
+    faults: Sequence[Fault],
+    answers: Answers,
+    strike: Strike,
+    whole: Callable[[], Awaitable[None]],
+    moves: Moves | None,
+    *,
+    every_s: float,
+    number: int,
+) -> Round:
+    """One caller for each of `places`, who stay to the end; each fault at least `every_s` after the one before and not before
+    all is whole again.  Raises what starting a session raises."""
+    now = asyncio.get_running_loop().time
+    stop = asyncio.Event()
+    calls: list[Call] = []
+    ready = [asyncio.Event() for _ in places]
+    rng = random.Random(number)
+    async with asyncio.TaskGroup() as group:
+        for caller, place in enumerate(places):
+            seed = number * len(places) + caller
+            phase_s = rng.uniform(0, place.unit_s)
+            group.create_task(_stay(place, _recording(seed), phase_s, calls, ready[caller], stop))
+        await asyncio.gather(*(each.wait() for each in ready))
+        stretches = [Stretch(UNDISTURBED, now())]
+        if moves is not None:
+            moves.take()
+        await asyncio.sleep(every_s)
+        for fault in faults:
+            _close(stretches[-1], moves)
+            stretches.append(Stretch(fault.text, now()))
+            stretches[-1].struck = await strike(fault)
+            await asyncio.sleep(every_s)
+            await whole()
+        _close(stretches[-1], moves)
+        stop.set()
+    return await asyncio.to_thread(_judge, calls, stretches, answers, places[0].unit_s)
+
+
+def _close(stretch: Stretch, moves: Moves | None) -> None:
+    if moves is not None:
+        stretch.moved = moves.take()
+
+
+async def _stay(
+    place: Place,
+    recording: npt.NDArray[np.int16],
+    phase_s: float,
+    calls: list[Call],
+    ready: asyncio.Event,
+    stop: asyncio.Event,
+) -> None:
+    """Calls again whenever a call was ended."""
+    await asyncio.sleep(phase_s)
+    while not stop.is_set():
+        talk = Call(recording, place.unit_bytes // 2)
+        try:
+            await call(place, talk, ready, stop)
+        except Unreachable:
+            if not ready.is_set():
+                raise
+            await asyncio.sleep(AGAIN_S)
+            continue
+        calls.append(talk)
+
+
+@lru_cache(maxsize=64)
+def _recording(seed: int) -> npt.NDArray[np.int16]:
+    return speechlike(RECORDING_UNITS * UNIT_SAMPLES / RATE, seed)
+
+
+# ---------------------------------------------------------------- what came of it
+
+
+def _judge(calls: Sequence[Call], stretches: list[Stretch], answers: Answers, unit_s: float) -> Round:
+    notices: Counter[str] = Counter()
+    for talk in calls:
+        notices += talk.notices
+        due = _due(talk, answers)
+        said = due.pcm16.tobytes()
+        size = 2 * talk.unit_samples
+        units = [said[at : at + size] for at in range(0, len(said), size)]
+        texts = [(text, round(unit * unit_s * 1000)) for unit, text in enumerate(due.texts) if text]
+        found = [*compare(units, talk.came), *compare_texts(texts, talk.texts, round(unit_s * 1000))]
+        for finding in found:
+            _at(stretches, talk.began + (finding.unit + 2) * unit_s).findings.append(finding)
+        if talk.ended:
+            _at(stretches, talk.ended_at).ended.append(talk.ended)
+        _gaps(talk, stretches, unit_s)
+    return Round(stretches, len(calls), sum(talk.sent for talk in calls), notices)
+
+
+def _due(talk: Call, answers: Answers) -> Reference:
+    seed = answers.seed if answers.seed is not None else seed_of(talk.sid)
+    return reference(talk.said, seed, loop=answers.loop, context_units=answers.context_units)
+
+
+def _at(stretches: Sequence[Stretch], time: float) -> Stretch:
+    """The stretch in which `time` falls; what came before the first belongs to it."""
+    return next((each for each in reversed(stretches) if each.began <= time), stretches[0])
+
+
+def _gaps(talk: Call, stretches: Sequence[Stretch], unit_s: float) -> None:
+    """How much later than usual the latest unit of each stretch came, of those that would usually have come in it; what
+    would have come within the last unit before a fault may have met it, and is the next stretch's."""
+    if not talk.came_at:
+        return
+    came = np.array(talk.came_at)
+    late = came - (talk.began + unit_s * np.arange(1, len(came) + 1))
+    undisturbed = late[came < stretches[1].began] if len(stretches) > 1 else late
+    usual = float(np.median(undisturbed if len(undisturbed) else late))
+    expected = came - late + usual + unit_s
+    ends = [*(each.began for each in stretches[1:]), float("inf")]
+    for stretch, end in zip(stretches, ends, strict=True):
+        within = late[(expected >= stretch.began) & (expected < end)]
+        if len(within):
+            stretch.gaps_s[talk.sid] = max(0.0, float(within.max()) - usual)
