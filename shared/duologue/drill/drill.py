@@ -2,9 +2,11 @@
 
 import asyncio
 import random
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from duologue import allinone
@@ -48,14 +50,17 @@ async def on_own(
     """Starts the deployment `up`, and ends it.  Raises what `allinone.run` raises, `NotWhole`, `Interrupted`."""
     said: dict[str, Any] = {}
     deployed: list[Deployment] = []
+    with tempfile.TemporaryDirectory(prefix="duologue-drill-") as hang_dir:
 
-    async def meanwhile() -> None:
-        [deployment] = deployed
-        urls = [url.removesuffix("/v1/live/sessions") for url in deployment.summary()["live_urls"]]
-        striker = Striker(deployment, random.Random(settings.seed))
-        said.update(await _rounds(settings, urls, deployment.nats_url, striker.strike, striker.whole, tell))
+        async def meanwhile() -> None:
+            [deployment] = deployed
+            urls = [url.removesuffix("/v1/live/sessions") for url in deployment.summary()["live_urls"]]
+            striker = Striker(deployment, random.Random(settings.seed), Path(hang_dir))
+            nats_url = deployment.nats_url
+            said.update(await _rounds(settings, urls, nats_url, striker.strike, striker.whole, tell))
 
-    await allinone.run(up, log, deployed.append, meanwhile)
+        with_hang = replace(up, options={**up.options, "hang_dir": hang_dir})
+        await allinone.run(with_hang, log, deployed.append, meanwhile)
     if not said:
         raise Interrupted("the drill was ended before it was over")
     return said

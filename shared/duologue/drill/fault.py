@@ -13,6 +13,7 @@ class Act(Enum):
     KILL = "kill"
     TERM = "term"
     STOP = "stop"
+    HANG = "hang"
     RESTART = "nats:restart"
     BLIP = "nats:blip"
     SLOW = "slow-client"
@@ -24,11 +25,11 @@ CLIENTS = frozenset({Act.SLOW, Act.FAST})
 """What any client can do."""
 LASTS_S: Mapping[Act, float] = {Act.STOP: 2.0, Act.BLIP: 0.3, Act.SLOW: 10.0, Act.FAST: 10.0}
 """For so long where nothing else is said; acts that are not here take no time."""
-ON_PROCESSES = (Act.KILL, Act.TERM, Act.STOP)
+ON_PROCESSES = (Act.KILL, Act.TERM, Act.STOP, Act.HANG)
 MOST_S = 600.0
 USAGE = (
-    "kill:WHERE, term:WHERE, stop:WHERE[:2s], nats:restart, nats:blip[:300ms], slow-client[:10s], fast-client[:10s]; "
-    f"WHERE is {', '.join(STAGES)} or {API}, several with + between them, {ALL} stages, or {ANY} of them"
+    "kill:WHERE, term:WHERE, hang:WHERE, stop:WHERE[:2s], nats:restart, nats:blip[:300ms], slow-client[:10s], fast-client[:10s]; "
+    f"WHERE is {', '.join(STAGES)} or {API}, several with + between them, {ALL} stages, or {ANY} one of them"
 )
 
 
@@ -70,6 +71,8 @@ def _roles(text: str, where: str) -> tuple[str, ...]:
         raise BadFault(f"{text!r}: {wrong[0]!r} is none of {', '.join((*STAGES, API, ALL, ANY))}")
     if len(set(found)) < len(found):
         raise BadFault(f"{text!r} names one twice")
+    if API in found and text.startswith(Act.HANG.value):
+        raise BadFault(f"{text!r}: an API pod runs no model")
     return found
 
 

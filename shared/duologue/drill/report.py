@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from rich import box
 from rich.table import Table
 
 from duologue.drill.rounds import UNDISTURBED, Round, Stretch
@@ -76,10 +77,10 @@ def _quantiles(values: Sequence[float]) -> dict[str, float] | None:
 
 def table(said: Mapping[str, Any]) -> Table:
     """The same, a line a fault."""
-    found = Table(caption=_caption(said), caption_justify="left")
-    found.add_column("fault")
-    for name in ("times", "moved", *COUNTS, "ended", "gap p50", "p99", "max ms"):
-        found.add_column(name, justify="right")
+    found = Table(box=box.SIMPLE_HEAD, caption=_caption(said), caption_justify="left", padding=(0, 1, 0, 0))
+    found.add_column("fault", overflow="fold")
+    for name in ("times", "moved", *COUNTS, "ended", "gap p50", "p99", "max"):
+        found.add_column(name, justify="right", no_wrap=True)
     for row in said["faults"]:
         gaps = row["gap_ms"] or {}
         found.add_row(
@@ -87,7 +88,7 @@ def table(said: Mapping[str, Any]) -> Table:
             str(row["times"]),
             "-" if row["moved"] is None else str(row["moved"]),
             *(_count(row[name]) for name in (*COUNTS, "ended")),
-            *(f"{gaps[name]:.0f}" if name in gaps else "-" for name in ("p50", "p99", "max")),
+            *(f"{gaps[name]:.0f} ms" if name in gaps else "-" for name in ("p50", "p99", "max")),
         )
     found.add_section()
     total = said["total"]

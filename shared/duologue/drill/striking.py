@@ -6,6 +6,7 @@ import os
 import random
 import signal
 from collections.abc import Sequence
+from pathlib import Path
 
 from duologue.bus.subjects import role_of
 from duologue.drill.fault import Act, Fault
@@ -23,10 +24,11 @@ class NotWhole(Exception):
 
 
 class Striker:
-    """Strikes one process of each role that a fault names, drawn at random; `whole` waits until all are there again."""
+    """Strikes one process of each role that a fault names, drawn at random; `whole` waits until all are there again.
+    `hang_dir` is the parrot's option."""
 
-    def __init__(self, deployment: Deployment, rng: random.Random) -> None:
-        self._deployment, self._rng = deployment, rng
+    def __init__(self, deployment: Deployment, rng: random.Random, hang_dir: Path) -> None:
+        self._deployment, self._rng, self._hang_dir = deployment, rng, hang_dir
         self._lives: dict[Child, object] = {}
         """What those that were ended had said when they were ready."""
         self._dead_nats: int | None = None
@@ -41,7 +43,10 @@ class Striker:
         else:
             for child in struck:
                 self._lives[child] = child.ready
-                _signal(child.pid, SIGNALS[fault.act])
+                if fault.act is Act.HANG:
+                    (self._hang_dir / str(child.pid)).touch()
+                else:
+                    _signal(child.pid, SIGNALS[fault.act])
         return [child.spec.name for child in struck]
 
     async def whole(self) -> None:
