@@ -16,6 +16,9 @@ WORKERS = ",".join(f"{stage}=2" for stage in STAGES)
 UNLIMITED = {"DUO_DEADLINE_UNITS": "100"}
 """Whether a busy machine would have taken so many sessions is not what is asked."""
 
+WIDTH = 110
+"""Of what is not a terminal, whose lines nothing should cut."""
+
 
 def drill(settings: Settings) -> int:
     """Strike a deployment under paced sessions, and tell what was lost.
@@ -24,6 +27,11 @@ def drill(settings: Settings) -> int:
     --url: there only faults of clients can be done.  --seed and --option must
     then be those that it was started with.  Exit code 1: something was lost,
     wrong, or ended.
+
+    Faults: kill:WHERE, term:WHERE, hang:WHERE, stop:WHERE:2s, nats:restart,
+    nats:blip:300ms, slow-client:10s, fast-client:10s.  WHERE is a stage or api,
+    several with + between them, all stages, or any one of them; of each a
+    process drawn at random.
     """
     from duologue.drill import drill as drills
     from duologue.drill.fault import BadFault, parse
@@ -79,5 +87,6 @@ def drill(settings: Settings) -> int:
     if settings.as_json:
         typer.echo(orjson.dumps(said))
     else:
-        Console().print(table(said))
+        out = Console()
+        out.print(table(said), width=None if out.is_terminal else WIDTH)
     return 0 if said["ok"] else 1

@@ -54,7 +54,7 @@ async def on_own(
 
         async def meanwhile() -> None:
             [deployment] = deployed
-            urls = [url.removesuffix("/v1/live/sessions") for url in deployment.summary()["live_urls"]]
+            urls = urls_of(deployment)
             striker = Striker(deployment, random.Random(settings.seed), Path(hang_dir))
             nats_url = deployment.nats_url
             said.update(await _rounds(settings, urls, nats_url, striker.strike, striker.whole, tell))
@@ -132,6 +132,20 @@ async def _rounds(
         "options": for_sessions,
     }
     return report(found, about)
+
+
+def callers(urls: Sequence[str], sessions: int, key: str | None = None) -> list[Place]:
+    """Where each of them calls: by turns at every pod."""
+    unit_s, unit_bytes = MANIFEST.unit_s, 2 * MANIFEST.unit_samples
+    return [
+        Place(urls[number % len(urls)], MANIFEST.id, unit_s, unit_bytes, key) for number in range(sessions)
+    ]
+
+
+def urls_of(deployment: Deployment) -> list[str]:
+    """Of its API pods."""
+    live: list[str] = deployment.summary()["live_urls"]
+    return live
 
 
 def _check_model(url: str, key: str | None) -> Model:

@@ -79,20 +79,19 @@ def table(said: Mapping[str, Any]) -> Table:
     """The same, a line a fault."""
     found = Table(box=box.SIMPLE_HEAD, caption=_caption(said), caption_justify="left", padding=(0, 1, 0, 0))
     found.add_column("fault", overflow="fold")
-    for name in ("times", "moved", *COUNTS, "ended", "gap p50", "p99", "max"):
+    for name in ("n", "moved", *COUNTS, "ended", "gap p50/p99/max ms"):
         found.add_column(name, justify="right", no_wrap=True)
     for row in said["faults"]:
-        gaps = row["gap_ms"] or {}
         found.add_row(
             row["fault"],
             str(row["times"]),
             "-" if row["moved"] is None else str(row["moved"]),
             *(_count(row[name]) for name in (*COUNTS, "ended")),
-            *(f"{gaps[name]:.0f} ms" if name in gaps else "-" for name in ("p50", "p99", "max")),
+            "/".join(f"{value:.0f}" for value in (row["gap_ms"] or {}).values()) or "-",
         )
     found.add_section()
     total = said["total"]
-    found.add_row("total", "", "", *(_count(total[name]) for name in (*COUNTS, "ended")), "", "", "")
+    found.add_row("total", "", "", *(_count(total[name]) for name in (*COUNTS, "ended")), "")
     return found
 
 

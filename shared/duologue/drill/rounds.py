@@ -95,7 +95,7 @@ async def run_round(
             await whole()
         _close(stretches[-1], moves)
         stop.set()
-    return await asyncio.to_thread(_judge, calls, stretches, answers, places[0].unit_s)
+    return await asyncio.to_thread(judge, calls, stretches, answers, places[0].unit_s)
 
 
 def _close(stretch: Stretch, moves: Moves | None) -> None:
@@ -133,7 +133,7 @@ def _recording(seed: int) -> npt.NDArray[np.int16]:
 # ---------------------------------------------------------------- what came of it
 
 
-def _judge(calls: Sequence[Call], stretches: list[Stretch], answers: Answers, unit_s: float) -> Round:
+def judge(calls: Sequence[Call], stretches: list[Stretch], answers: Answers, unit_s: float) -> Round:
     notices: Counter[str] = Counter()
     for talk in calls:
         notices += talk.notices

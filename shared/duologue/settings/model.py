@@ -257,10 +257,9 @@ class Settings(BaseSettings):
     )
     """Rounds of each benchmark; how often a drill goes through its faults."""
     fault: Annotated[
-        Words, Use("drill", metavar="FAULT", otherwise="`kill` of each stage and of all at once")
+        Words, Use("drill", metavar="FAULT", otherwise="a kill of each stage, and of all at once")
     ] = []
-    """What happens: kill:llm, kill:talker+codec, kill:all, term:any, stop:talker:2s, nats:restart, nats:blip:300ms,
-    slow-client, fast-client; repeatable, in this order."""
+    """What is done to the deployment, such as kill:llm or nats:restart; repeatable, in this order."""
     sessions: Annotated[int, Field(ge=1), Use("drill")] = 12
     """Callers at a time, each at real time."""
     every_s: Annotated[float, Field(ge=0.5), Use("drill", flag="--every")] = 4.0
