@@ -39,20 +39,22 @@ def report(rounds: Sequence[Round], about: Mapping[str, Any]) -> dict[str, Any]:
 def _row(fault: str, stretches: Sequence[Stretch]) -> dict[str, Any]:
     """`gap_ms` is of the sessions that were moved, where any was and it is known, else of all."""
     watched = all(each.moved is not None for each in stretches)
-    gaps_s = [_gaps(each) for each in stretches]
+    moved = sum(len(each.moved or ()) for each in stretches)
+    gaps_s = [
+        gap
+        for each in stretches
+        for sid, gap in each.gaps_s.items()
+        if not moved or sid in (each.moved or ())
+    ]
     return {
         "fault": fault,
         "times": len(stretches),
         "struck": dict(Counter(name for each in stretches for name in each.struck)),
         **_wrong(stretches),
-        "moved": sum(len(each.moved or ()) for each in stretches) if watched else None,
-        "gap_ms": _quantiles([1000 * gap for gaps in gaps_s for gap in gaps]),
+        "moved": moved if watched else None,
+        "gap_ms": _quantiles([1000 * gap for gap in gaps_s]),
         "why_ended": dict(Counter(why for each in stretches for why in each.ended)),
     }
-
-
-def _gaps(stretch: Stretch) -> list[float]:
-    return [gap for sid, gap in stretch.gaps_s.items() if not stretch.moved or sid in stretch.moved]
 
 
 def _wrong(stretches: Iterable[Stretch]) -> dict[str, int]:

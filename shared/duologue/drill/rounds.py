@@ -77,24 +77,27 @@ async def run_round(
     calls: list[Call] = []
     ready = [asyncio.Event() for _ in places]
     rng = random.Random(number)
-    async with asyncio.TaskGroup() as group:
-        for caller, place in enumerate(places):
-            seed = number * len(places) + caller
-            phase_s = rng.uniform(0, place.unit_s)
-            group.create_task(_stay(place, _recording(seed), phase_s, calls, ready[caller], stop))
-        await asyncio.gather(*(each.wait() for each in ready))
-        stretches = [Stretch(UNDISTURBED, now())]
-        if moves is not None:
-            moves.take()
-        await asyncio.sleep(every_s)
-        for fault in faults:
-            _close(stretches[-1], moves)
-            stretches.append(Stretch(fault.text, now()))
-            stretches[-1].struck = await strike(fault)
+    try:
+        async with asyncio.TaskGroup() as group:
+            for caller, place in enumerate(places):
+                seed = number * len(places) + caller
+                phase_s = rng.uniform(0, place.unit_s)
+                group.create_task(_stay(place, _recording(seed), phase_s, calls, ready[caller], stop))
+            await asyncio.gather(*(each.wait() for each in ready))
+            stretches = [Stretch(UNDISTURBED, now())]
+            if moves is not None:
+                moves.take()
             await asyncio.sleep(every_s)
-            await whole()
-        _close(stretches[-1], moves)
-        stop.set()
+            for fault in faults:
+                _close(stretches[-1], moves)
+                stretches.append(Stretch(fault.text, now()))
+                stretches[-1].struck = await strike(fault)
+                await asyncio.sleep(every_s)
+                await whole()
+            _close(stretches[-1], moves)
+            stop.set()
+    except ExceptionGroup as several:
+        raise several.exceptions[0] from None
     return await asyncio.to_thread(judge, calls, stretches, answers, places[0].unit_s)
 
 
