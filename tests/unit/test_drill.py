@@ -44,6 +44,8 @@ UNIT, UNIT_S = 1920, 0.08
         ("nats:blip:80ms", Act.BLIP, (), 0.08),
         ("slow-client", Act.SLOW, (), 10.0),
         ("fast-client:120s", Act.FAST, (), 120.0),
+        ("wait", Act.WAIT, (), 30.0),
+        ("wait:5s", Act.WAIT, (), 5.0),
     ],
 )
 def test_a_fault_is_read(text: str, act: Act, roles: tuple[str, ...], seconds: float) -> None:
@@ -248,9 +250,9 @@ def test_what_is_wrong_and_late_is_told_of_the_fault_that_it_followed() -> None:
     ended.texts = [text for text in ended.texts if text[1] < 90 * 80]
     ended.ended, ended.ended_at = "why", 10.0 + 91 * UNIT_S
     stretches = [
-        Stretch("undisturbed", 10.0, moved={}),
-        Stretch("kill:llm", 10.0 + 30 * UNIT_S, ["llm-1"], moved={}),
-        Stretch("kill:all", 10.0 + 71 * UNIT_S, ["llm-2"], moved={hurt.sid: 1}),
+        Stretch("undisturbed", 10.0, moved=set()),
+        Stretch("kill:llm", 10.0 + 30 * UNIT_S, ["llm-1"], moved=set()),
+        Stretch("kill:all", 10.0 + 71 * UNIT_S, ["llm-2"], moved={hurt.sid}),
     ]
     said = report([judge([hurt, ended, whole], stretches, answers, UNIT_S)], {"about": 1})
     assert said["about"] == 1

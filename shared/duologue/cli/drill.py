@@ -29,7 +29,7 @@ def drill(settings: Settings) -> int:
     wrong, or ended.
 
     Faults: kill:WHERE, term:WHERE, hang:WHERE, stop:WHERE:2s, nats:restart,
-    nats:blip:300ms, slow-client:10s, fast-client:10s.  WHERE is a stage or api,
+    nats:blip:300ms, slow-client:10s, fast-client:10s, wait:30s.  WHERE is a stage or api,
     several with + between them, all stages, or any one of them; of each a
     process drawn at random.
     """

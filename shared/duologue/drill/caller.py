@@ -1,7 +1,6 @@
 """A caller who talks at real time until the drill is over, and keeps what is answered and when."""
 
 import asyncio
-import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -22,6 +21,9 @@ from duologue.drill.verdict import Text
 
 SETTLE_S = 5.0
 """Once everything is said: so long without a unit means that no more come."""
+END_S = 15.0
+"""From asking for the end of the session to the end."""
+NO_END = f"no session.closed within {END_S:g} s"
 AS_ASKED = "close_requested"
 
 
@@ -69,31 +71,38 @@ async def call(place: Place, talk: Call, started: asyncio.Event, stop: asyncio.E
         async with LiveClient.connect(place.url, model=place.model, api_key=place.key) as client:
             talk.sid, talk.began = client.session_id, now()
             started.set()
-            sending = asyncio.create_task(_send(client, place, talk, stop))
+            receiving = asyncio.create_task(_receive(client, place, talk))
             try:
-                await _receive(client, place, talk)
+                await _send(client, place, talk, stop, receiving)
+                async with asyncio.timeout(END_S):
+                    await receiving
             finally:
-                sending.cancel()
-                with contextlib.suppress(asyncio.CancelledError, ConnectionLost):
-                    await sending
-    except (ConnectionLost, BadServer) as error:
-        talk.ended, talk.ended_at = str(error), now()
+                receiving.cancel()
+                await asyncio.gather(receiving, return_exceptions=True)
+    except (ConnectionLost, BadServer, TimeoutError) as error:
+        # What the server said before it cut the connection tells more.
+        talk.ended, talk.ended_at = talk.ended or str(error) or NO_END, talk.ended_at or now()
 
 
-async def _send(client: LiveClient, place: Place, talk: Call, stop: asyncio.Event) -> None:
+async def _send(
+    client: LiveClient, place: Place, talk: Call, stop: asyncio.Event, receiving: "asyncio.Task[None]"
+) -> None:
+    """Until `stop` or the end of `receiving`."""
     now = asyncio.get_running_loop().time
     data = talk.recording.tobytes()
     units = len(data) // place.unit_bytes
-    while not stop.is_set():
+    while not stop.is_set() and not receiving.done():
         await asyncio.sleep(talk.began + (talk.sent + 1) * place.unit_s - now())
         at = talk.sent % units * place.unit_bytes
         await client.append(data[at : at + place.unit_bytes])
         talk.sent += 1
-    last = len(talk.came), now()
-    while len(talk.came) < talk.sent and now() - last[1] < SETTLE_S:
+    count, since = len(talk.came), now()
+    while count < talk.sent and now() - since < SETTLE_S and not receiving.done():
         await asyncio.sleep(place.unit_s / 4)
-        last = last if last[0] == len(talk.came) else (len(talk.came), now())
-    await client.finish()
+        if len(talk.came) > count:
+            count, since = len(talk.came), now()
+    if not receiving.done():
+        await client.finish()
 
 
 async def _receive(client: LiveClient, place: Place, talk: Call) -> None:

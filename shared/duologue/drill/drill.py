@@ -14,7 +14,7 @@ from duologue.bench import machine
 from duologue.client import Model, models
 from duologue.drill import clients
 from duologue.drill.caller import Place
-from duologue.drill.fault import CLIENTS, Fault
+from duologue.drill.fault import ANYWHERE, CLIENTS, Act, Fault
 from duologue.drill.moves import watched
 from duologue.drill.report import report
 from duologue.drill.rounds import Answers, Round, run_round
@@ -70,7 +70,7 @@ async def on_joined(
     settings: DrillSettings, url: str, nats_url: str | None, tell: Callable[[str], None]
 ) -> dict[str, Any]:
     """On the deployment at `url`.  Raises `CantStrike`, and what joining it raises."""
-    if beyond := [fault.text for fault in settings.faults if fault.act not in CLIENTS]:
+    if beyond := [fault.text for fault in settings.faults if fault.act not in ANYWHERE]:
         raise CantStrike(
             f"{', '.join(beyond)}: the processes of a deployment that runs already are out of reach; "
             "without --url a deployment is started that can be struck"
@@ -103,6 +103,9 @@ async def _rounds(
         tell(fault.text)
         if fault.act in CLIENTS:
             await clients.disturb(fault, places[0])
+            return []
+        if fault.act is Act.WAIT:
+            await asyncio.sleep(fault.seconds)
             return []
         return await strike(fault)
 

@@ -18,17 +18,27 @@ class Act(Enum):
     BLIP = "nats:blip"
     SLOW = "slow-client"
     FAST = "fast-client"
+    WAIT = "wait"
+    """Nothing: time for what is done by other means."""
 
 
 ALL, ANY = "all", "any"
 CLIENTS = frozenset({Act.SLOW, Act.FAST})
-"""What any client can do."""
-LASTS_S: Mapping[Act, float] = {Act.STOP: 2.0, Act.BLIP: 0.3, Act.SLOW: 10.0, Act.FAST: 10.0}
+ANYWHERE = CLIENTS | {Act.WAIT}
+"""What needs no process of the deployment."""
+LASTS_S: Mapping[Act, float] = {
+    Act.STOP: 2.0,
+    Act.BLIP: 0.3,
+    Act.SLOW: 10.0,
+    Act.FAST: 10.0,
+    Act.WAIT: 30.0,
+}
 """For so long where nothing else is said; acts that are not here take no time."""
 ON_PROCESSES = (Act.KILL, Act.TERM, Act.STOP, Act.HANG)
 MOST_S = 600.0
 USAGE = (
-    "kill:WHERE, term:WHERE, hang:WHERE, stop:WHERE[:2s], nats:restart, nats:blip[:300ms], slow-client[:10s], fast-client[:10s]; "
+    "kill:WHERE, term:WHERE, hang:WHERE, stop:WHERE[:2s], nats:restart, nats:blip[:300ms], slow-client[:10s], fast-client[:10s], "
+    "wait[:30s]; "
     f"WHERE is {', '.join(STAGES)} or {API}, several with + between them, {ALL} stages, or {ANY} one of them"
 )
 

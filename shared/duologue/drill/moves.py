@@ -1,5 +1,6 @@
-"""Which sessions were moved, and when, by the deployment's own events."""
+"""Which sessions were moved, by the deployment's own events."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,17 +13,19 @@ from duologue.bus.transport import Message
 
 @dataclass(slots=True)
 class Moves:
-    """Session id → how often it was moved since the last `take`."""
+    """The ids of sessions that were moved since the last `take`."""
 
-    found: dict[str, int] = field(default_factory=dict)
+    found: set[str] = field(default_factory=set)
 
     def on_event(self, message: Message) -> None:
-        event = m.decode(message.data, m.Event)
-        if event.kind == "moved":
-            self.found[event.sid] = self.found.get(event.sid, 0) + 1
+        # Of another version: no event that could be counted.
+        with contextlib.suppress(m.Malformed):
+            event = m.decode(message.data, m.Event)
+            if event.kind == "moved":
+                self.found.add(event.sid)
 
-    def take(self) -> dict[str, int]:
-        taken, self.found = self.found, {}
+    def take(self) -> set[str]:
+        taken, self.found = self.found, set()
         return taken
 
 

@@ -44,7 +44,7 @@ def _row(fault: str, stretches: Sequence[Stretch]) -> dict[str, Any]:
         gap
         for each in stretches
         for sid, gap in each.gaps_s.items()
-        if not moved or sid in (each.moved or ())
+        if not moved or sid in (each.moved or set())
     ]
     return {
         "fault": fault,

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from duologue.client import Unreachable
+from duologue.client import SessionRefused, Unreachable
 from duologue.draws import seed_of
 from duologue.drill.caller import Call, Place, call
 from duologue.drill.fault import Fault
@@ -45,7 +45,7 @@ class Stretch:
     fault: str
     began: float
     struck: Sequence[str] = ()
-    moved: dict[str, int] | None = None
+    moved: set[str] | None = None
     findings: list[Finding] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     gaps_s: dict[str, float] = field(default_factory=dict)
@@ -120,7 +120,7 @@ async def _stay(
         talk = Call(recording, place.unit_bytes // 2)
         try:
             await call(place, talk, ready, stop)
-        except Unreachable:
+        except (Unreachable, SessionRefused):
             if not ready.is_set():
                 raise
             await asyncio.sleep(AGAIN_S)
