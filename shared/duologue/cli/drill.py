@@ -1,6 +1,7 @@
 """`duologue drill`: faults under load, and whether anything was lost."""
 
 import asyncio
+import sys
 
 import orjson
 import typer
@@ -16,7 +17,7 @@ WORKERS = ",".join(f"{stage}=2" for stage in STAGES)
 UNLIMITED = {"DUO_DEADLINE_UNITS": "100"}
 """Whether a busy machine would have taken so many sessions is not what is asked."""
 
-WIDTH = 110
+WIDTH = 100
 """Of what is not a terminal, whose lines nothing should cut."""
 
 
@@ -87,6 +88,5 @@ def drill(settings: Settings) -> int:
     if settings.as_json:
         typer.echo(orjson.dumps(said))
     else:
-        out = Console()
-        out.print(table(said), width=None if out.is_terminal else WIDTH)
+        Console(width=None if sys.stdout.isatty() else WIDTH).print(table(said))
     return 0 if said["ok"] else 1

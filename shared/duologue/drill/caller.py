@@ -25,6 +25,7 @@ END_S = 15.0
 """From asking for the end of the session to the end."""
 NO_END = f"no session.closed within {END_S:g} s"
 AS_ASKED = "close_requested"
+SHED = "input_backlog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Call:
     came_at: list[float] = field(default_factory=list)
     texts: list[Text] = field(default_factory=list)
     notices: Counter[str] = field(default_factory=Counter)
+    shed_from: int | None = None
+    """The first unit whose input the server may have dropped, as it said."""
     ended: str = ""
     """Why, where it was not the caller who ended it, and when."""
     ended_at: float = 0.0
@@ -117,5 +120,7 @@ async def _receive(client: LiveClient, place: Place, talk: Call) -> None:
                 talk.texts.append((event.text, event.start_ms))
             case ErrorEvent() | Info():
                 talk.notices[event.code] += 1
+                if event.code == SHED and talk.shed_from is None:
+                    talk.shed_from = len(talk.came)
             case Closed(reason=reason) if reason != AS_ASKED:
                 talk.ended, talk.ended_at = reason, now()

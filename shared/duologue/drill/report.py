@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich import box
 from rich.table import Table
 
 from duologue.drill.rounds import UNDISTURBED, Round, Stretch
@@ -17,8 +16,11 @@ COUNTS: Mapping[str, Wrong] = {
     "reordered": Wrong.REORDERED,
     "wrong": Wrong.SAMPLES,
     "text": Wrong.TEXT,
+    "shed": Wrong.SHED,
 }
 """Name in the report → what is counted, in units."""
+HEADINGS = {"repeated": "re-\npeated", "reordered": "re-\nordered"}
+"""So that a line has room on a terminal."""
 
 
 def report(rounds: Sequence[Round], about: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,21 +81,20 @@ def _quantiles(values: Sequence[float]) -> dict[str, float] | None:
 
 def table(said: Mapping[str, Any]) -> Table:
     """The same, a line a fault."""
-    found = Table(box=box.SIMPLE_HEAD, caption=_caption(said), caption_justify="left", padding=(0, 1, 0, 0))
-    found.add_column("fault", overflow="fold")
-    for name in ("n", "moved", *COUNTS, "ended", "gap p50/p99/max ms"):
-        found.add_column(name, justify="right", no_wrap=True)
+    found = Table(box=None, caption=_caption(said), caption_justify="left", padding=(0, 1, 0, 0))
+    found.add_column("fault", no_wrap=True)
+    for name in ("moved", *COUNTS, "ended"):
+        found.add_column(HEADINGS.get(name, name), justify="right")
+    found.add_column("gap, ms\np50/p99/max", justify="right", no_wrap=True)
     for row in said["faults"]:
         found.add_row(
-            row["fault"],
-            str(row["times"]),
+            row["fault"] if row["times"] == 1 else f"{row['times']} x {row['fault']}",
             "-" if row["moved"] is None else str(row["moved"]),
             *(_count(row[name]) for name in (*COUNTS, "ended")),
             "/".join(f"{value:.0f}" for value in (row["gap_ms"] or {}).values()) or "-",
         )
-    found.add_section()
     total = said["total"]
-    found.add_row("total", "", "", *(_count(total[name]) for name in (*COUNTS, "ended")), "")
+    found.add_row("total", "", *(_count(total[name]) for name in (*COUNTS, "ended")), "")
     return found
 
 

@@ -15,7 +15,7 @@ from duologue.draws import seed_of
 from duologue.drill.caller import Call, Place, call
 from duologue.drill.fault import Fault
 from duologue.drill.moves import Moves
-from duologue.drill.verdict import Finding, compare, compare_texts
+from duologue.drill.verdict import Finding, Wrong, compare, compare_texts
 from duologue.models.parrot import RATE, UNIT_SAMPLES
 from duologue.testing.parrot_reference import Reference, reference
 from duologue.testing.signals import speechlike
@@ -146,6 +146,11 @@ def judge(calls: Sequence[Call], stretches: list[Stretch], answers: Answers, uni
         units = [said[at : at + size] for at in range(0, len(said), size)]
         texts = [(text, round(unit * unit_s * 1000)) for unit, text in enumerate(due.texts) if text]
         found = [*compare(units, talk.came), *compare_texts(texts, talk.texts, round(unit_s * 1000))]
+        if talk.shed_from is not None:
+            found = [
+                Finding(Wrong.SHED, each.unit, each.samples) if each.unit >= talk.shed_from else each
+                for each in found
+            ]
         for finding in found:
             _at(stretches, talk.began + (finding.unit + 2) * unit_s).findings.append(finding)
         if talk.ended:

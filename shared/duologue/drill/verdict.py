@@ -24,6 +24,8 @@ class Wrong(Enum):
     """Came with other samples: decided anew, stale, of another session, or of input that was not heard."""
     TEXT = "text"
     """A piece of transcript that is missing, too many, or at another time."""
+    SHED = "shed"
+    """Any of these, after the server had said that it dropped input."""
 
 
 @dataclass(frozen=True, slots=True)
