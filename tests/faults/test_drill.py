@@ -44,6 +44,30 @@ def test_faults_under_load_lose_nothing() -> None:
     assert struck[2]["moved"] > 0
 
 
+def test_a_hung_step_and_a_restart_of_the_bus_lose_nothing() -> None:
+    code, said, errors = drill(
+        *("--sessions", "4", "--every", "2", "--fault", "hang:llm", "--fault", "nats:restart"),
+        *("--fault", "nats:blip", "--fault", "wait:500ms", "--option", "context_units=24"),
+    )
+    assert (code, said["ok"], errors) == (0, True, "")
+    assert said["options"] == {"context_units": 24}
+    undisturbed, hung, restarted, blipped, waited = said["faults"]
+    assert hung["moved"] > 0
+    assert [sum(row["struck"].values()) for row in (undisturbed, hung, restarted, blipped, waited)] == [
+        *(0, 1, 1, 1, 0)
+    ]
+    # Nobody is moved for what befalls the bus.
+    assert [row["moved"] for row in (undisturbed, restarted, blipped, waited)] == [0] * 4
+
+
+def test_a_session_that_ends_is_told_and_its_caller_calls_again() -> None:
+    code, said, errors = drill("--sessions", "2", "--every", "2", "--fault", "kill:api")
+    assert (code, said["ok"], errors) == (1, False, "")
+    assert (said["total"]["sessions"], said["total"]["ended"]) == (4, 2)
+    [why] = said["faults"][1]["why_ended"]
+    assert "the connection was lost" in why
+
+
 def test_a_deployment_that_is_there_is_joined_and_stays() -> None:
     with deployment(env=ROOMY) as served:
         joined = ("--url", served.url, "--sessions", "3", "--every", "1.5")

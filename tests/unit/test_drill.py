@@ -1,18 +1,20 @@
 """What a drill understands, and what it finds: in made-up answers each kind of wrong, and none where there is none."""
 
+import io
 import random
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from duologue.bus.subjects import API
 from duologue.cli import main
 from duologue.draws import seed_of
 from duologue.drill.caller import Call
 from duologue.drill.fault import Act, BadFault, Fault, parse
-from duologue.drill.report import report
+from duologue.drill.report import COUNTS, report, table
 from duologue.drill.rounds import Answers, Stretch, judge
 from duologue.drill.verdict import Finding, Wrong, compare, compare_texts
 from duologue.models import STAGES
@@ -165,6 +167,12 @@ def test_silence_instead_of_a_unit_is_wrong_and_not_lost() -> None:
     assert compare(DUE, came) == [Finding(Wrong.SAMPLES, 5, UNIT)]
 
 
+def test_wrong_units_among_silence_are_at_their_places() -> None:
+    noise = b"\1\0" * UNIT
+    due = [SILENCE] * 5
+    assert counted(due, [SILENCE, noise, SILENCE, noise, SILENCE]) == [(Wrong.SAMPLES, 1), (Wrong.SAMPLES, 3)]
+
+
 def test_a_unit_of_another_length_is_wrong() -> None:
     assert compare(DUE, [*DUE[:5], DUE[5][:-2], *DUE[6:]]) == [Finding(Wrong.SAMPLES, 5, UNIT)]
 
@@ -226,7 +234,7 @@ def test_an_undisturbed_round_is_without_findings(answers: Answers) -> None:
         "sessions": 3,
         "units": 300,
         "notices": {},
-        **dict.fromkeys(("lost", "repeated", "reordered", "wrong", "text", "samples", "ended"), 0),
+        **dict.fromkeys((*COUNTS, "samples", "ended"), 0),
     }
     assert said["faults"][0]["gap_ms"]["max"] == pytest.approx(0.0, abs=0.1)
 
@@ -238,6 +246,33 @@ def test_another_answer_than_that_of_the_seed_is_wrong() -> None:
     assert said["total"]["wrong"] > 10
     assert said["total"]["samples"] > 10 * UNIT / 2
     assert said["total"]["lost"] == 0
+
+
+def test_what_follows_dropped_input_is_told_apart() -> None:
+    """It is no loss in silence: the caller was told."""
+    answers = Answers(seed=7)
+    shed, other = answered(answers, 1), answered(answers, 2)
+    shed.shed_from = 40
+    for talk in (shed, other):
+        talk.came[39] = talk.came[41] = b"\1\0" * UNIT
+    said = report([judge([shed, other], [Stretch("undisturbed", 10.0)], answers, UNIT_S)], {})
+    assert (said["total"]["wrong"], said["total"]["shed"], said["ok"]) == (3, 1, False)
+
+
+def test_the_table_tells_what_went_wrong() -> None:
+    answers = Answers(seed=7)
+    rounds = []
+    for number in range(2):
+        talk = answered(answers, number)
+        del talk.came[90], talk.came_at[90]
+        stretches = [Stretch("undisturbed", 10.0), Stretch("kill:llm", 10.0 + 50 * UNIT_S, ["llm-1"])]
+        rounds.append(judge([talk], stretches, answers, UNIT_S))
+    shown = io.StringIO()
+    Console(file=shown, width=80).print(table(report(rounds, {})))
+    lines = [line.split() for line in shown.getvalue().splitlines()]
+    struck = next(line for line in lines if "kill:llm" in line)
+    assert struck[:11] == ["2", "x", "kill:llm", "-", "2", *["0"] * 6]
+    assert "2 sessions, 200 units; not all went well" in shown.getvalue()
 
 
 def test_what_is_wrong_and_late_is_told_of_the_fault_that_it_followed() -> None:

@@ -20,8 +20,8 @@ from duologue.models.parrot import RATE, UNIT_SAMPLES
 from duologue.testing.parrot_reference import Reference, reference
 from duologue.testing.signals import speechlike
 
-RECORDING_UNITS = 500
-"""Of 40 s, another for each caller; longer calls say it again."""
+RECORDINGS, RECORDING_UNITS, STRIDE_UNITS = 4, 500, 37
+"""Of 40 s, begun by each caller so much later; longer calls say it again."""
 AGAIN_S = 0.2
 UNDISTURBED = "undisturbed"
 
@@ -77,12 +77,13 @@ async def run_round(
     calls: list[Call] = []
     ready = [asyncio.Event() for _ in places]
     rng = random.Random(number)
+    # In a thread: a loop that stood still for so long would lose its connection to the bus.
+    recordings = await asyncio.to_thread(_recordings, number * len(places), len(places))
     try:
         async with asyncio.TaskGroup() as group:
-            for caller, place in enumerate(places):
-                seed = number * len(places) + caller
+            for place, recording, event in zip(places, recordings, ready, strict=True):
                 phase_s = rng.uniform(0, place.unit_s)
-                group.create_task(_stay(place, _recording(seed), phase_s, calls, ready[caller], stop))
+                group.create_task(_stay(place, recording, phase_s, calls, event, stop))
             await asyncio.gather(*(each.wait() for each in ready))
             stretches = [Stretch(UNDISTURBED, now())]
             if moves is not None:
@@ -128,8 +129,16 @@ async def _stay(
         calls.append(talk)
 
 
-@lru_cache(maxsize=64)
-def _recording(seed: int) -> npt.NDArray[np.int16]:
+def _recordings(first: int, count: int) -> list[npt.NDArray[np.int16]]:
+    """Each its own: one of a few, begun at another unit."""
+    units = np.arange(first, first + count) * STRIDE_UNITS % RECORDING_UNITS
+    return [
+        np.roll(_speech(number % RECORDINGS), -int(unit) * UNIT_SAMPLES) for number, unit in enumerate(units)
+    ]
+
+
+@lru_cache(maxsize=4)
+def _speech(seed: int) -> npt.NDArray[np.int16]:
     return speechlike(RECORDING_UNITS * UNIT_SAMPLES / RATE, seed)
 
 

@@ -47,6 +47,10 @@ def compare(due: Sequence[bytes], came: Sequence[bytes]) -> list[Finding]:
     end = _common(due[start:][::-1], came[start:][::-1])
     due_here, came_here = due[start : len(due) - end], came[start : len(came) - end]
     known = {unit for unit in due if any(unit)}
+    differ = [at for at, pair in enumerate(zip(due_here, came_here, strict=False)) if pair[0] != pair[1]]
+    if len(due_here) == len(came_here) and not any(came_here[at] in known for at in differ):
+        # All at their places; among units that are alike, as silences are, `diff` need not find that.
+        return [Finding(Wrong.SAMPLES, start + at, _differ(due_here[at], came_here[at])) for at in differ]
     missing: list[tuple[int, bytes]] = []
     extra: list[tuple[int, bytes]] = []
     found: list[Finding] = []
