@@ -1,9 +1,11 @@
 """What a drill understands, and what it finds: in made-up answers each kind of wrong, and none where there is none."""
 
 import io
+import json
 import random
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +15,13 @@ from duologue.bus.subjects import API
 from duologue.cli import main
 from duologue.draws import seed_of
 from duologue.drill.caller import Call
+from duologue.drill.drill import DrillSettings
 from duologue.drill.fault import Act, BadFault, Fault, parse
 from duologue.drill.report import COUNTS, report, table
 from duologue.drill.rounds import Answers, Stretch, judge
 from duologue.drill.verdict import Finding, Wrong, compare, compare_texts
 from duologue.models import STAGES
+from duologue.processes import UpSettings
 from duologue.testing.parrot_reference import reference
 from duologue.testing.signals import speechlike
 
@@ -90,6 +94,35 @@ def test_a_wrong_command_line_is_told_before_anything_starts(capsys: pytest.Capt
         "kill:llm: the processes of a deployment that runs already are out of reach"
         in capsys.readouterr().err
     )
+
+
+def test_flags_reach_the_drill(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[tuple[DrillSettings, UpSettings]] = []
+
+    async def on_own(settings: DrillSettings, up: UpSettings, *_: Any) -> dict[str, Any]:
+        asked.append((settings, up))
+        return {"ok": len(asked) == 1}
+
+    monkeypatch.setattr("duologue.drill.drill.on_own", on_own)
+    flags = ["--sessions", "3", "--every", "1.5", "--rounds", "2", "--seed", "9", "--option", "loop=true"]
+    assert main(["drill", "--json", *flags, "--fault", "kill:llm", "--fault", "nats:blip"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"ok": True}
+    settings, up = asked[0]
+    assert settings == DrillSettings(
+        faults=[parse("kill:llm"), parse("nats:blip")],
+        sessions=3,
+        every_s=1.5,
+        rounds=2,
+        seed=9,
+        options={"loop": True},
+    )
+    assert (up.models, up.port, up.seed, up.options) == (("parrot",), 0, 9, {"loop": True})
+    assert (up.workers, up.keys) == (dict.fromkeys(STAGES, 2), ())
+    assert main(["drill", "--json", "--workers", "llm=3"]) == 1, "what is not in order is no success"
+    settings, up = asked[1]
+    assert [fault.text for fault in settings.faults] == [*(f"kill:{stage}" for stage in STAGES), "kill:all"]
+    assert (settings.sessions, settings.rounds, settings.seed) == (12, 1, None)
+    assert up.workers["llm"] == 3
 
 
 # ---------------------------------------------------------------- units

@@ -110,7 +110,7 @@ async def _rounds(
         return await strike(fault)
 
     _, for_sessions = split_options(MANIFEST, settings.options)
-    answers = Answers(settings.seed, **for_sessions)
+    answers = Answers(settings.seed, **MANIFEST.session_options(for_sessions))
     found: list[Round] = []
     async with watched(nats_url) as moves:
         for number in range(settings.rounds):
