@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 # An interrupted or failed set-up is begun anew.
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format docs bench screenshots clean
+.PHONY: help demo test soak check lint format docs bench screenshots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -18,8 +18,17 @@ help: ## show this list
 demo: .venv/.pocket ## a spoken conversation on this machine: MODEL=pocket PORT=8700
 	@exec $(BIN)/duologue up --model $(MODEL) --port $(PORT)
 
+# The unit tests on all cores; then what needs real time, by itself.  ARGS may leave nothing of either (pytest's 5).
 test: .venv/.ready ## all tests: ARGS='-k name -x'
-	@$(BIN)/pytest -q -rs $(ARGS)
+	@failed=0; ran=0; \
+	for part in "-n auto -m unit" "-m 'not unit'"; do \
+		eval "$(BIN)/pytest -q -rs $$part" '$(ARGS)'; code=$$?; \
+		if [ $$code = 0 ]; then ran=1; elif [ $$code != 5 ]; then failed=$$code; fi; \
+	done; \
+	if [ $$failed = 0 ] && [ $$ran = 0 ]; then failed=5; fi; exit $$failed
+
+soak: .venv/.ready ## the longest tests at full length, for about half an hour
+	@CYCLES=10000 SCHEDULES=5000 $(BIN)/pytest -q -rs -n auto -m "unit and slow" $(ARGS)
 
 check: lint ## what every commit passes, in under a minute: lint and the unit tests
 	@$(BIN)/pytest -q -m "unit and not slow" --hypothesis-profile quick $(ARGS)

@@ -20,9 +20,15 @@ GRACE_S = 10.0
 NATS_LOOK_S, READY_LOOK_S = 0.1, 0.05
 
 
-async def run(settings: UpSettings, report: Report, on_ready: Callable[[Deployment], None]) -> int:
-    """Runs it until SIGTERM, SIGINT or SIGHUP, and leaves nothing behind; a second signal ends it at once.  Returns
-    the exit code.  Raises `StartFailed`, `GaveUp`, `TransportError`, `UnknownModel`, `BadOption`."""
+async def run(
+    settings: UpSettings,
+    report: Report,
+    on_ready: Callable[[Deployment], None],
+    meanwhile: Callable[[], Coroutine[Any, Any, None]] | None = None,
+) -> int:
+    """Runs it until SIGTERM, SIGINT or SIGHUP, or until `meanwhile` is done, which begins after `on_ready`; leaves nothing
+    behind.  A second signal ends it at once.  Returns the exit code.  Raises `StartFailed`, `GaveUp`, `TransportError`,
+    `UnknownModel`, `BadOption`, and what `meanwhile` raises."""
     specs(settings, "")
     stop, hurry = asyncio.Event(), asyncio.Event()
 
@@ -41,8 +47,9 @@ async def run(settings: UpSettings, report: Report, on_ready: Callable[[Deployme
             nats_url = settings.nats_url or (nats.server.url if nats else "")
             supervisor = Supervisor(specs(settings, nats_url), guard, report, grace_s=GRACE_S)
             if await _until(stop, _start(supervisor, settings.start_timeout_s)):
-                on_ready(Deployment(nats_url, nats.server.pid if nats else None, supervisor.children))
-                await _until(stop, _first(supervisor.run(), *([nats.keep()] if nats is not None else [])))
+                on_ready(Deployment(nats_url, nats.server if nats else None, supervisor.children))
+                works = [supervisor.run(), *([nats.keep()] if nats is not None else [])]
+                await _until(stop, _first(*works, *([meanwhile()] if meanwhile is not None else [])))
         finally:
             await _end(supervisor, nats, hurry)
     return 1 if hurry.is_set() else 0

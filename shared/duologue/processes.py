@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from duologue.models import deal_options, manifest, split_options
 from duologue.settings import settings_of
@@ -90,13 +90,26 @@ def specs(settings: UpSettings, nats_url: str) -> list[Spec]:
     return found
 
 
+class Server(Protocol):
+    """What is told of the embedded nats-server."""
+
+    @property
+    def pid(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Deployment:
     """What runs, once it is ready."""
 
     nats_url: str
-    nats_pid: int | None
+    nats: Server | None
+    """That of our own."""
     children: Sequence[Child]
+
+    @property
+    def nats_pid(self) -> int | None:
+        """Of its present life, or the last."""
+        return self.nats.pid if self.nats is not None else None
 
     def summary(self) -> dict[str, Any]:
         """The JSON object of `duologue up --json`."""

@@ -535,7 +535,7 @@ def test_up_tells_what_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
                 "metrics_url": "http://m",
             }
             child.ready = {**said, "url": "http://127.0.0.1:8701"} if stage == "api" else said
-        on_ready(Deployment("nats://here", 11, children))
+        on_ready(Deployment("nats://here", SimpleNamespace(pid=11), children))
         report("llm-1", "a line")
         return 0
 
@@ -592,7 +592,7 @@ def test_up_opens_the_page(arguments: list[str], opens: bool, monkeypatch: pytes
     async def run(settings: UpSettings, report: Any, on_ready: Any) -> int:
         [child] = [Child(spec, Guard(), report) for spec in specs(settings, "nats://here") if spec.rank == 0]
         child.ready = {"ready": True, "address": "api.x", "url": "http://127.0.0.1:8701"}
-        on_ready(Deployment("nats://here", 11, [child]))
+        on_ready(Deployment("nats://here", SimpleNamespace(pid=11), [child]))
         return 0
 
     shown: list[str] = []

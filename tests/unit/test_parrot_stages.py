@@ -1,7 +1,9 @@
 """The parrot's four model halves and its manifest, rule by rule, on examples worked out by hand."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -711,6 +713,7 @@ def test_options_of_a_session() -> None:
 
 def test_options_of_a_worker() -> None:
     none = {"batch_ms": 0.0, "row_ms": 0.0, "open_ms": 0.0, "session_bytes": 0, "fixed_bytes": 0}
+    none |= {"hang_dir": None}
     assert worker_options({}) == none
     given = {"batch_ms": "2.5", "row_ms": 1, "session_bytes": "1000", "fixed_bytes": 7}
     assert worker_options(given) == none | {
@@ -726,6 +729,33 @@ def test_options_of_a_worker() -> None:
         worker_options({"session_bytes": -1})
     with pytest.raises(BadOption, match="'batch_ms'"):
         worker_options({"batchms": 1})
+    assert worker_options({"hang_dir": "/some/where"})["hang_dir"] == "/some/where"
+    for bad in ("here", 1, None):
+        with pytest.raises(BadOption, match="hang_dir must be an absolute path"):
+            worker_options({"hang_dir": bad})
+
+
+@pytest.mark.parametrize("stage", [encoder, llm, talker, codec])
+def test_a_step_hangs_while_it_is_told_to(stage: Any, tmp_path: Path) -> None:
+    file = tmp_path / str(os.getpid())
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            file.unlink()
+
+    model: StageModel[Any] = stage.load({"sleep": sleep, "hang_dir": str(tmp_path)})
+    [*_, state] = model.open(Start(1), History([]))
+    body = {encoder: Audio, llm: Features, talker: Condition, codec: Codes}[stage]()
+    source = {encoder: ROOT, llm: "encoder", talker: "llm", codec: "talker"}[stage]
+    unit = Unit(0, {source: body})
+    (tmp_path / "1").touch()
+    model.step([(state, unit)])
+    assert waited == [], "another process is meant"
+    file.touch()
+    model.step([(state, Unit(1, {source: body}))])
+    assert len(waited) == 3
 
 
 @pytest.mark.parametrize("stage", [encoder, llm, talker, codec])

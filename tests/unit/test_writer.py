@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,8 @@ from kept_sessions import Call, Keeping, play, speech
 
 pytestmark = pytest.mark.unit
 
+CYCLES = int(os.environ.get("CYCLES", "1000"))
+"""`make soak` runs 10,000."""
 UNITS_PER_S = 12.5
 AGE_S = 60.0
 AGES = Retention(ledger_age_s=AGE_S, store_age_s=4 * AGE_S)
@@ -331,7 +334,7 @@ async def cycle(it: Keeping, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "cycles", [300, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
+    "cycles", [300, pytest.param(CYCLES, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
 )
 def test_nothing_is_left_of_sessions_that_were_opened_and_closed(cycles: int) -> None:
     async def script(it: Keeping) -> None:

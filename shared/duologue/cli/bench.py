@@ -15,24 +15,26 @@ from duologue.bench import Figures, report
 from duologue.cli.failure import Failure
 from duologue.settings import Settings
 
+ROUNDS = 5
+
 
 def bench(settings: Settings) -> int:
     """Run benchmarks (from a checkout)."""
-    name = settings.bench
+    name, rounds = settings.bench, settings.rounds or ROUNDS
     assert name is not None
     there = find(Path(duologue.__file__).parents[2])
     if name != "all" and name not in there:
         raise Failure(f"no benchmark {name!r}; there is {', '.join(there)}, or all")
     for each in there if name == "all" else [name]:
         if sys.stderr.isatty():
-            rounds = "1 round" if settings.rounds == 1 else f"{settings.rounds} rounds"
-            typer.echo(f"{each}: {rounds} (--rounds), for minutes ...", err=True)
-        figures = _load(there[each], settings.rounds)
-        said = report(each, figures, settings.rounds, datetime.now(UTC))
+            many = "1 round" if rounds == 1 else f"{rounds} rounds"
+            typer.echo(f"{each}: {many} (--rounds), for minutes ...", err=True)
+        figures = _load(there[each], rounds)
+        said = report(each, figures, rounds, datetime.now(UTC))
         if settings.as_json:
             typer.echo(orjson.dumps(said))
         else:
-            Console().print(_table(each, figures, said["machine"], settings.rounds))
+            Console().print(_table(each, figures, said["machine"], rounds))
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
@@ -17,6 +18,8 @@ from duologue.client.events import BadEvent, Closed, ErrorEvent, Event, decode
 
 MAX_FRAME_BYTES = 4 << 20
 """Server events are far below 1 MiB; this is what LiveKit's transport takes."""
+QUEUE_FRAMES = 16
+"""Taken from the kernel and not yet iterated; that of `websockets`."""
 
 
 class Unreachable(ConnectionError):
@@ -116,9 +119,11 @@ class LiveClient:
         voice: str | None = None,
         session: Mapping[str, Any] | None = None,
         timeout_s: float = 30,
+        receive_bytes: int | None = None,
     ) -> AsyncIterator[Self]:
         """Starts a session with audio in `form`; `session` has further fields of the session config, which win over
-        the others.  Ends it at exit.  Raises `BadUrl`, `Unreachable`, `SessionRefused`."""
+        the others.  The kernel keeps at most some `receive_bytes` that were not read.  Ends it at exit.  Raises `BadUrl`,
+        `Unreachable`, `SessionRefused`."""
         address = Address.of(url)
         config: dict[str, Any] = {
             "model": model,
@@ -129,15 +134,15 @@ class LiveClient:
         if voice is not None:
             config["audio"]["output"] = {"voice": voice}
         config.update(session or {})
-        socket = await _open(address, api_key, timeout_s)
+        opened = await _open(address, api_key, timeout_s, receive_bytes)
         try:
-            started, notices = await _start(socket, config, timeout_s)
-            client = cls(socket, started, form, notices)
+            started, notices = await _start(opened, config, timeout_s)
+            client = cls(opened, started, form, notices)
             yield client
             if client.closed is None:
                 await client.close()
         finally:
-            await _shut(socket)
+            await _shut(opened)
 
     async def send(self, event: Mapping[str, Any]) -> None:
         """Sends any client event."""
@@ -189,14 +194,17 @@ class LiveClient:
         return self.closed
 
 
-async def _open(address: Address, api_key: str | None, timeout_s: float) -> ClientConnection:
+async def _open(
+    address: Address, api_key: str | None, timeout_s: float, receive_bytes: int | None
+) -> ClientConnection:
     try:
-        return await connect(
+        opened = await connect(
             address.live,
             additional_headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
             user_agent_header="duologue",
             compression=None,
             max_size=MAX_FRAME_BYTES,
+            max_queue=QUEUE_FRAMES if receive_bytes is None else 1,
             open_timeout=timeout_s,
             # A proxy of the environment does not reach this machine's loopback.
             proxy=None if address.loopback else True,
@@ -207,6 +215,10 @@ async def _open(address: Address, api_key: str | None, timeout_s: float) -> Clie
         raise BadUrl(str(error)) from None
     except (OSError, InvalidHandshake, EOFError) as error:
         raise Unreachable(address.live, error) from None
+    if receive_bytes is not None:
+        plain = opened.transport.get_extra_info("socket")
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    return opened
 
 
 async def _start(

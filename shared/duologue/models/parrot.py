@@ -5,10 +5,12 @@ Everything here is a pure function, but for `Cost`, by which a worker takes as l
 
 import difflib
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +28,7 @@ LEAST_CONTEXT, MOST_CONTEXT = 12, 65_536
 """Bounds of `context_units`.  What a trim leaves (at least 6 units) must hold the 5 inactive units that end an
 utterance; the other one keeps what a session can collect (15 KiB a unit) under 1 GiB."""
 
+HANG_LOOK_S = 0.05
 QUANTUM = 16
 """Units of history that are folded between two yields of an opening."""
 
@@ -69,6 +72,12 @@ def _duration(value: Any) -> float:
     return number
 
 
+def _folder(value: Any) -> str:
+    if isinstance(value, str) and Path(value).is_absolute():
+        return value
+    raise ValueError("an absolute path")
+
+
 Known = Mapping[str, tuple[Any, Callable[[Any], Any]]]
 """Option → (default, reader of a given value; raises `ValueError` that says what is wanted)."""
 
@@ -79,6 +88,7 @@ _WORKER: Known = {
     "open_ms": (0.0, _duration),
     "session_bytes": (0, _whole(0)),
     "fixed_bytes": (0, _whole(0)),
+    "hang_dir": (None, _folder),
 }
 
 
@@ -116,7 +126,8 @@ def opened_with(given: Mapping[str, Any]) -> dict[str, Any]:
 
 class Cost:
     """What a worker costs, by its options: a step takes `batch_ms` + rows * `row_ms`, each quantum of an opening
-    `open_ms`; a session takes `session_bytes` and the stage `fixed_bytes`.
+    `open_ms`; a session takes `session_bytes` and the stage `fixed_bytes`.  A step does not end while there is a file in
+    `hang_dir` whose name is the number of this process.
 
     With the extra option `sleep`, a function of seconds, time is the caller's: then computing takes none.
     """
@@ -129,11 +140,15 @@ class Cost:
         self._sleep = sleep or time.sleep
         self._clock = time.perf_counter if sleep is None else lambda: 0.0
         self._footprint = Footprint(options.get("fixed_bytes", 0), options.get("session_bytes", 0))
+        hang_dir = options.get("hang_dir")
+        self._hang = Path(hang_dir, str(os.getpid())) if hang_dir is not None else None
 
     @contextmanager
     def step(self, rows: int) -> Iterator[None]:
         """Makes what runs inside last as long as a step of `rows` sessions does."""
         begun = self._clock()
+        while self._hang is not None and self._hang.exists():
+            self._sleep(HANG_LOOK_S)
         yield
         self._rest(self._batch_s + rows * self._row_s - (self._clock() - begun) if rows else 0.0)
 

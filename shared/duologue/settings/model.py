@@ -78,9 +78,9 @@ class Settings(BaseSettings):
         ),
     ] = []
     """Serve this model; repeatable."""
-    option: Annotated[Words, Use("api worker up doctor", metavar="K=V")] = []
+    option: Annotated[Words, Use("api worker up doctor drill", metavar="K=V")] = []
     """Option of the model; repeatable."""
-    seed: Annotated[int | None, Use("api up offline", otherwise="from the session's id")] = None
+    seed: Annotated[int | None, Use("api up offline drill", otherwise="from the session's id")] = None
     """Seed of every session."""
     host: Annotated[str, Use("api")] = "127.0.0.1"
     """Interface to listen on."""
@@ -89,9 +89,13 @@ class Settings(BaseSettings):
     nats: Annotated[
         str | None,
         Use(
-            "api worker up doctor top tap sessions",
+            "api worker up doctor top tap drill sessions",
             metavar="URL",
-            otherwise={EVERY: NATS_URL, "up": "a server of its own"},
+            otherwise={
+                EVERY: NATS_URL,
+                "up": "a server of its own",
+                "drill": "of its own deployment; at `url`, moves are not counted",
+            },
         ),
     ] = None
     """Address of the NATS server."""
@@ -117,8 +121,8 @@ class Settings(BaseSettings):
 
     # ------------------------------------------------------------ who may
 
-    key: Annotated[Words, Field(repr=False), Use("api up talk", metavar="KEY", secret=True)] = []
-    """Bearer key: to accept, repeatable; of `talk`, to show to the server."""
+    key: Annotated[Words, Field(repr=False), Use("api up talk drill", metavar="KEY", secret=True)] = []
+    """Bearer key: to accept, repeatable; of `talk` and `drill`, to show to the server."""
     keys_file: Annotated[Path | None, Use("api up", metavar="FILE")] = None
     """File of accepted bearer keys, one a line."""
     no_auth: Annotated[bool, Use("api")] = False
@@ -198,9 +202,11 @@ class Settings(BaseSettings):
 
     # ------------------------------------------------------------ everything on one machine
 
-    workers: Annotated[str, Use("up sessions", metavar="STAGE=N,…")] = "encoder=1,llm=1,talker=1,codec=1"
+    workers: Annotated[
+        str, Use("up drill sessions", metavar="STAGE=N,…", otherwise={"drill": "two of each"})
+    ] = "encoder=1,llm=1,talker=1,codec=1"
     """Workers of each stage, for each model."""
-    api_pods: Annotated[int, Field(ge=1, le=100), Use("up")] = 1
+    api_pods: Annotated[int, Field(ge=1, le=100), Use("up drill")] = 1
     """API processes."""
     data_dir: Annotated[Path | None, Use("up", otherwise="a temporary directory")] = None
     """Keep the embedded NATS server's data here."""
@@ -213,7 +219,9 @@ class Settings(BaseSettings):
     """The recording, a WAV file."""
     mic: Annotated[bool, Use("talk")] = False
     """Talk through this machine's microphone and loudspeaker (extra `mic`)."""
-    url: Annotated[str, Use("talk", metavar="URL")] = f"ws://127.0.0.1:{PORT}"
+    url: Annotated[
+        str, Use("talk drill", metavar="URL", otherwise={"drill": "a deployment is started for it"})
+    ] = f"ws://127.0.0.1:{PORT}"
     """The server."""
     input: Annotated[Path | None, Use("offline", metavar="FILE", required="offline")] = None
     """A WAV file, or an archive with the array `pcm16`."""
@@ -274,9 +282,19 @@ class Settings(BaseSettings):
     """Show it once, after a second, and end."""
     bench: Annotated[str | None, Use("bench", flag="NAME|all", required="bench")] = None
     """A benchmark's name, or all."""
-    rounds: Annotated[int, Field(ge=1), Use("bench")] = 5
-    """Rounds of each benchmark."""
-    as_json: Annotated[bool, Field(alias="json"), Use("up talk bench doctor top tap sessions")] = False
+    rounds: Annotated[int | None, Field(ge=1), Use("bench drill", otherwise={"bench": "5", "drill": "1"})] = (
+        None
+    )
+    """Rounds of each benchmark; how often a drill goes through its faults."""
+    fault: Annotated[
+        Words, Use("drill", metavar="FAULT", otherwise="a kill of each stage, and of all at once")
+    ] = []
+    """What is done to the deployment, such as kill:llm or nats:restart; repeatable, in this order."""
+    sessions: Annotated[int, Field(ge=1), Use("drill")] = 12
+    """Callers at a time, each at real time."""
+    every_s: Annotated[float, Field(ge=0.5), Use("drill", flag="--every")] = 4.0
+    """Seconds from the end of a fault to the next one, at least."""
+    as_json: Annotated[bool, Field(alias="json"), Use("up talk bench doctor top tap drill sessions")] = False
     """Print JSON on standard output, and nothing else."""
     show_settings: Annotated[bool, Use("doctor", flag="--settings")] = False
     """Print all settings and where each value comes from."""

@@ -1,0 +1,1 @@
+"""Faults under load, and the proof that nothing was lost: `duologue drill`."""
