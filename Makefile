@@ -20,12 +20,12 @@ demo: .venv/.pocket ## a spoken conversation on this machine: MODEL=pocket PORT=
 
 # The unit tests on all cores; then what needs real time, by itself.  ARGS may leave nothing of either (pytest's 5).
 test: .venv/.ready ## all tests: ARGS='-k name -x'
-	@failed=0; ran=0; \
-	for part in "-n auto -m unit" "-m 'not unit'"; do \
-		eval "$(BIN)/pytest -q -rs $$part" '$(ARGS)'; code=$$?; \
-		if [ $$code = 0 ]; then ran=1; elif [ $$code != 5 ]; then failed=$$code; fi; \
-	done; \
-	if [ $$failed = 0 ] && [ $$ran = 0 ]; then failed=5; fi; exit $$failed
+	@ran=5; \
+	part() { \
+		$(BIN)/pytest -q -rs "$$@" $(ARGS); code=$$?; \
+		case $$code in 5) ;; 0) [ $$ran != 5 ] || ran=0 ;; *) ran=$$code ;; esac; \
+	}; \
+	part -n auto -m unit; part -m "not unit"; exit $$ran
 
 soak: .venv/.ready ## the longest tests at full length, for about half an hour
 	@CYCLES=10000 SCHEDULES=5000 $(BIN)/pytest -q -rs -n auto -m "unit and slow" $(ARGS)
