@@ -86,12 +86,14 @@ class Struck:
         """Between it and the pod; the other workers still hear it."""
         self.cut[name_of(shell)] = asyncio.get_running_loop().time() + seconds
 
-    def slow_down(self, shell: Shell, step_s: float) -> None:
-        """Its steps take so much longer from now on."""
-        step, engine = shell.model.step, shell._engine
+    def slow_down(self, shell: Shell, step_s: float, steps: int = 1 << 30) -> None:
+        """So many of its next steps take so much longer."""
+        step, engine, left = shell.model.step, shell._engine, steps
 
         def slow(batch: Any) -> Any:
-            engine.sleep(step_s)
+            nonlocal left
+            left -= 1
+            engine.sleep(step_s if left >= 0 else 0.0)
             return step(batch)
 
         shell.model.step = slow  # type: ignore[method-assign]
@@ -212,7 +214,7 @@ def speech(seed: int, units: int) -> Any:
     rng = random.Random(seed)
     parts: list[tuple[float, bool]] = []
     while sum(length for length, _ in parts) < units * 0.08:
-        parts += [(rng.uniform(0.1, 0.9), True), (rng.uniform(0.3, 1.2), False)]
+        parts += [(rng.choice([0.2, 0.8, 1.3]), True), (rng.choice([0.3, 0.9, 2.5]), False)]
     return bursts(parts, seed)[: units * UNIT]
 
 

@@ -7,11 +7,13 @@ are others.
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from duologue.bus.memory import MemoryBus, MemoryTransport
 from duologue.models import STAGES, Manifest, manifest
+from duologue.models.manifest import no_prompt
 from duologue.stage.engine import InlineEngine
 from duologue.stage.loading import load
 from duologue.stage.shell import Shell, ShellSettings
@@ -20,7 +22,8 @@ from duologue.tracing import UNTRACED, Tracing
 
 class InProcess:
     """One pod, and `workers` shells of each stage (1 by default) for `model` and each of `others`, whose options are
-    their defaults, each with its `tracing`.  To be used within a running loop:
+    their defaults, each with its `tracing`.  `recorded` are the options of a session that was recorded, which then every
+    session has.  To be used within a running loop:
 
     async with InProcess("parrot") as deployment:
         session = deployment.pod.connect(client)
@@ -31,6 +34,7 @@ class InProcess:
         model: str,
         *,
         session_options: Mapping[str, Any] | None = None,
+        recorded: Mapping[str, Any] | None = None,
         worker_options: Mapping[str, Any] | None = None,
         workers: Mapping[str, int] | None = None,
         settings: ShellSettings | None = None,
@@ -53,6 +57,9 @@ class InProcess:
             for each, found in self._manifests.items()
             for sessions, for_workers in [given.get(each, ({}, {}))]
         }
+        if recorded is not None:
+            self._manifests[model] = replace(self._manifests[model], prompt=no_prompt)
+            self._options[model] = dict(recorded), self._options[model][1]
         self._counts = {stage: (workers or {}).get(stage, 1) for stage in STAGES}
         self._settings = settings or ShellSettings()
         self._limits, self._seed, self._gather_s = dict(limits or {}), seed, gather_s

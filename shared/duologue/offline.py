@@ -61,6 +61,11 @@ class Recorder:
         self.ended.set()
         self.moved.set()
 
+    async def wait(self) -> None:
+        """Returns when something has come."""
+        self.moved.clear()
+        await self.moved.wait()
+
 
 async def _run(
     model: str, pcm: npt.NDArray[np.int16], options: Mapping[str, Any], seed: int | None
@@ -78,12 +83,12 @@ async def _run(
         ahead = round(AHEAD_S / deployment.manifest.unit_s)
         for at in range(0, len(pcm), unit):
             while len(client.samples) + ahead < at // unit and not client.ended.is_set():
-                await _moved(client)
+                await client.wait()
             root.append(pcm[at : at + unit].astype("<i2").tobytes(), None)
         while not client.started and not client.ended.is_set():
-            await _moved(client)
+            await client.wait()
         while len(client.samples) < len(pcm) // unit and not client.ended.is_set():
-            await _moved(client)
+            await client.wait()
         if not client.ended.is_set():
             root.request_close(None)
         await client.ended.wait()
@@ -93,11 +98,6 @@ async def _run(
         arrays = boundaries.arrays()
         arrays["pcm16"] = np.frombuffer(b"".join(client.samples), "<i2").astype(np.int16)
         return {"arrays": arrays, "records": boundaries.records()}
-
-
-async def _moved(client: Recorder) -> None:
-    client.moved.clear()
-    await client.moved.wait()
 
 
 def run(

@@ -39,6 +39,7 @@ class UpSettings:
     start_timeout_s: float = 120.0
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of all processes beyond this one's."""
+    keep_ledger: bool = False
 
 
 def specs(settings: UpSettings, nats_url: str) -> list[Spec]:
@@ -81,6 +82,7 @@ def specs(settings: UpSettings, nats_url: str) -> list[Spec]:
         command += ["--announce", "--host", "127.0.0.1", "--drain-s", f"{API_DRAIN_S:g}"]
         command += [*_as_flags(for_sessions), "--takeover-reserve", str(settings.takeover_reserve)]
         command += ["--seed", str(settings.seed)] if settings.seed is not None else []
+        command += ["--keep-ledger"] if settings.keep_ledger else []
         command += [] if settings.keys else ["--no-auth"]
         port = settings.port + pod if settings.port else 0
         of_api = {**env, "DUO_KEY": " ".join(settings.keys)}

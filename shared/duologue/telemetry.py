@@ -130,6 +130,16 @@ TAKEOVER_SECONDS = Histogram(
 )
 REPLAYED = Counter("duo_units_replayed", "Units that heirs step again under their records", ["stage"])
 LEDGER_BYTES = Gauge("duo_ledger_bytes", "Audio that roots keep for takeovers, of all sessions of the pod")
+LEDGER_BEHIND = Gauge(
+    "duo_ledger_behind_seconds",
+    "What the store does not have yet of the pod's session that lacks most: it would be lost with the pod",
+)
+LEDGER_DROPPED = Counter("duo_ledger_units_dropped", "Units that the store was away for too long to be given")
+SEGMENTS = Counter("duo_segments_written", "Values of sessions' ledgers and recordings written", ["bucket"])
+STORE_LOSSES = Counter(
+    "duo_store_losses",
+    "Times that a session found the store without what it had, and wrote record and context anew",
+)
 CLOSED = Counter("duo_sessions_closed", "Sessions that ended after they were active", ["model", "reason"])
 UNITS_IN = Counter("duo_session_units_in", "Input units framed", ["model"])
 UNITS_OUT = Counter("duo_session_units_out", "Output units delivered", ["model"])

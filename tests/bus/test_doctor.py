@@ -103,6 +103,7 @@ def test_a_deployment_in_order() -> None:
             "store",
             "clock",
             "workers",
+            "durability",
             "versions",
             "models",
             "memory",
@@ -181,7 +182,9 @@ def test_a_server_without_jetstream_fails(tmp_path: Path) -> None:
     [nats, *others] = asyncio.run(main())
     assert (nats.name, nats.state) == ("nats", State.FAIL)
     assert "JetStream off" in nats.says
-    assert [check.name for check in others] == ["workers", "versions"], "there is no store to try"
+    assert [check.name for check in others] == ["workers", "durability", "versions"], (
+        "there is no store to try"
+    )
 
 
 def test_nothing_runs() -> None:

@@ -151,12 +151,11 @@ def test_everything_that_a_client_may_ask_for_is_echoed_in_valid_form(address: s
         assert echoed[field] == session[field]
     assert echoed["audio"]["output"]["voice"] == "robin"
     assert echoed["delegation"]["responses"]["tools"][1] == {"type": "mcp", "server_label": "x"}
-    assert echoed["store"] is False
+    assert echoed["store"] is True
     assert {info["code"] for info in infos} == {
         "voice_mapped",
         "unsupported_delegation",
         "unsupported_triggers",
-        "unsupported_store",
         "unsupported_client",
     }
     assert closed["type"] == "session.closed"
@@ -566,6 +565,8 @@ def test_the_sdk_lists_models(guarded: str) -> None:
             "voices": ["robin", "wren"],
             "unit_s": 0.08,
             "unsupported": [],
+            "input_rate": 24_000,
+            "output_rate": 24_000,
         }
         assert client.models.retrieve("mute").object == "model"
         with pytest.raises(APIStatusError) as refused:

@@ -87,15 +87,16 @@ def test_a_model_whose_worker_dies_leaves_the_other_one_alone(served: Deployment
     recording = speechlike(6.0, 3)
 
     async def scenario() -> None:
-        async with started(served.live_url, model=second_model.ID) as lost, started(served.live_url) as live:
-            talking = asyncio.create_task(live.stream(recording, pace=1.0))
+        async with started(served.live_url, model=second_model.ID) as other, started(served.live_url) as live:
+            talking = [asyncio.create_task(each.stream(recording, pace=1.0)) for each in (live, other)]
             await live.answered(6 * UNIT)
             os.kill(worker.pid, signal.SIGKILL)
-            await lost.ended()
-            await talking
-            await live.finish()
+            await asyncio.gather(*talking)
+            for each in (live, other):
+                await each.finish()
+                assert each.errors == []
             assert_exact(live, recording, SETTINGS)
-            assert live.errors == []
+            assert other.samples_out == live.samples_out, "another worker, started anew, went on with it"
         await eventually(lambda: ready(served) == {"parrot": True, second_model.ID: True})
         await converse(served.live_url, BRIEF)
 

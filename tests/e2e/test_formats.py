@@ -31,7 +31,8 @@ EVERY_FORMAT = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.na
 def up() -> Iterator[str]:
     """The URL of a deployment."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DUO_")}
-    command = [sys.executable, "-m", "duologue", "up", "--json", "--port", "0", "--seed", str(SEED)]
+    command = [sys.executable, "-m", "duologue", "up", "--model", "parrot", "--json", "--port", "0"]
+    command += ["--seed", str(SEED)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     ) as process:

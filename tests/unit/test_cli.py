@@ -39,6 +39,7 @@ from duologue.client import (
 )
 from duologue.models import BadOption, manifest
 from duologue.processes import Deployment, UpSettings, specs, split_options
+from duologue.session.retention import Retention
 from duologue.settings import EVERY, SETTINGS, settings_of
 from duologue.stage.worker import WorkerSettings
 from duologue.supervisor import Child, Guard, StartFailed
@@ -99,6 +100,7 @@ def test_every_flag_is_a_setting() -> None:
         "bench",
         "doctor",
         "offline",
+        "sessions",
         "talk",
         "tap",
         "top",
@@ -362,6 +364,7 @@ def test_api_settings(api: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "ledger_bytes": 64 << 20,
         "takeover_reserve": "auto",
         "deadline_units": 1.0,
+        "retention": Retention(),
         "drain_s": 10.0,
         "gather_s": None,
         "otlp_endpoint": "",
@@ -374,6 +377,19 @@ def test_api_settings(api: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     names = ("input_backlog_policy", "output_backlog_s", "output_backlog_close_s")
     assert [api.settings[name] for name in names] == ["close", 2.0, 9.0]
     assert "parrot" in api.settings["models"]
+    kept = [
+        "--keep-ledger",
+        "--ledger-age-s",
+        "60",
+        "--ledger-mib",
+        "2",
+        "--store-age-s",
+        "90",
+        "--store-mib",
+        "3",
+    ]
+    assert main(["api", "--no-auth", *kept]) == 0
+    assert api.settings["retention"] == Retention(True, 60.0, 2 << 20, 90.0, 3 << 20)
 
 
 def test_which_models_the_api_serves(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,6 +449,14 @@ def test_a_port_that_is_taken(api: Service, capsys: pytest.CaptureFixture[str]) 
 
 
 # ---------------------------------------------------------------- up
+
+
+def test_up_records_every_session_where_it_is_told_to() -> None:
+    commands = [
+        next(spec for spec in specs(settings, "nats://here") if spec.name == "api-1").command(None)
+        for settings in (UpSettings(("parrot",)), UpSettings(("parrot",), keep_ledger=True))
+    ]
+    assert ["--keep-ledger" in command for command in commands] == [False, True]
 
 
 def test_up_starts_what_was_asked_for() -> None:

@@ -250,6 +250,13 @@ def test_versions() -> None:
     assert deployment.versions(beats(*EVERYBODY), 1).state is State.FAIL
 
 
+def test_durability() -> None:
+    assert deployment.durability({}).state is State.OK
+    assert deployment.durability(beats(*EVERYBODY, beat("api.2", behind=1.9))).state is State.OK
+    lacking = deployment.durability(beats(*EVERYBODY, beat("api.2", behind=12.0)))
+    assert (lacking.state, "api.2 is 12 s behind" in lacking.says) == (State.WARN, True)
+
+
 # ---------------------------------------------------------------- how it is told
 
 Examined = Callable[..., None]

@@ -90,6 +90,20 @@ def test_a_full_inlet_says_so_and_gives_credit_when_units_are_used() -> None:
     assert it.end.offer(SENDER, envelope(WINDOW)) is Verdict.ACCEPTED
 
 
+def test_who_catches_up_does_not_wait_for_the_next_tick() -> None:
+    """An heir that replayed a long context stood still at each window until acknowledgements were due anyway."""
+    it = Receiver()
+    for unit in range(WINDOW):
+        it.end.offer(SENDER, envelope(unit))
+    it.post.urgent.clear()
+    for _ in range(WINDOW // 2):
+        it.end.take("encoder")
+    assert it.post.urgent == [False] * (WINDOW // 2 - 1) + [True]
+    assert [owed.credit for _, owed in it.end.acks()] == [WINDOW // 2]
+    it.end.take("encoder")
+    assert it.post.urgent[-1] is False, "it has just been told"
+
+
 def test_credit_is_told_only_where_it_is_short() -> None:
     """A sender that has half a window left is told more with the next acknowledgement anyway."""
     it = Receiver()

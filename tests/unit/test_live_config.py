@@ -395,7 +395,6 @@ def test_a_history_too_long_loses_its_oldest_messages() -> None:
             },
             "unsupported_triggers",
         ),
-        ({"store": True}, "unsupported_store"),
         ({"client": {"data_channel": {"allowed_server_events": [{"type": "info"}]}}}, "unsupported_client"),
     ],
 )

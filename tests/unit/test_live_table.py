@@ -87,7 +87,6 @@ NOTED: list[tuple[str, dict[str, Any]]] = [
     ("unsupported_triggers", {"triggers": [TRIGGER]}),
     ("unsupported_instructions", {"model": "bare", "instructions": "Be brief."}),
     ("unsupported_input", {"model": "bare", "input": [{"role": "user", "content": [{"text": "x"}]}]}),
-    ("unsupported_store", {"store": True}),
     ("unsupported_client", {"client": {"data_channel": {}}}),
 ]
 

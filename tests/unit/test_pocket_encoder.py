@@ -43,9 +43,11 @@ class Recogniser:
         self.threads: set[int] = set()
         self.may_go = threading.Event()
         self.may_go.set()
+        self.busy = threading.Event()
 
     def __call__(self, pcm: np.ndarray) -> str:
         self.threads.add(threading.get_ident())
+        self.busy.set()
         self.may_go.wait(20)
         units = pcm.reshape(-1, UNIT_SAMPLES)[:, 0].tolist()
         self.heard.append(len(units))
@@ -267,6 +269,8 @@ def test_words_in_passing_wait_for_those_that_are_to_be_answered() -> None:
     for number, words in enumerate(zip(*sounds, strict=True)):
         rows = [(s, Unit(number, {"root": sound(w)})) for s, w in zip(states, words, strict=True)]
         talk.encoder.step(rows)
+        if any(state.asked is not None for state in states):
+            assert talk.recogniser.busy.wait(20)
     assert all(state.asked is not None for state in states)
     talk.recogniser.may_go.set()
     for state in states:

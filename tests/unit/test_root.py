@@ -871,7 +871,7 @@ def test_a_root_that_finds_a_higher_root_epoch_ends_and_leaves_the_record_alone(
         bucket = await transport_of(call, "encoder").bucket(BUCKET)
         theirs = SessionRecord(sid=call.root.sid, root_epochs=[(2, 1, "api.other")])
         await bucket.put(call.root.sid, m.encode(theirs))
-        call.root._chronicle("moved")
+        call.root._archive.wrote("moved", call.root.places)
         await call.ended()
         await asyncio.sleep(5)
         assert await record_of(call) == theirs

@@ -7,11 +7,16 @@ from typing import Any
 import pytest
 
 from duologue import telemetry
+from duologue.bus import messages as m
+from duologue.bus import subjects
 from duologue.bus.delivery import Verdict
 from duologue.models import STAGES
+from duologue.session.record import BUCKET, SessionRecord
 from duologue.stage.model import SessionError
+from duologue.testing.signals import bursts
 from duologue.virtual import run_virtual
 from duologue_api.table import State
+from duologue_api.wiring import told
 from struck import Session, Struck, speech, struck
 
 pytestmark = pytest.mark.unit
@@ -19,12 +24,17 @@ pytestmark = pytest.mark.unit
 UNITS = 60
 
 
-def play(script: Callable[[Struck, Session], Awaitable[None]], exact: bool = True, **how: Any) -> None:
+def play(
+    script: Callable[[Struck, Session], Awaitable[None]],
+    exact: bool = True,
+    said: Any = None,
+    **how: Any,
+) -> None:
     """Runs `script` two seconds into a session, which has to end exact."""
 
     async def main() -> None:
         async with struck(**how) as it:
-            session = await it.session(speech(3, UNITS))
+            session = await it.session(speech(3, UNITS) if said is None else said)
             talking = asyncio.create_task(it.talk(session))
             await asyncio.sleep(2.0)
             await script(it, session)
@@ -58,6 +68,25 @@ def test_a_killed_owner_is_replaced(stage: str, loop: bool) -> None:
 
     play(script, loop=loop)
     assert takeovers(stage, "gone") + takeovers(stage, "silent") == before + 1
+
+
+def test_a_move_is_told_and_written() -> None:
+    async def script(it: Struck, session: Session) -> None:
+        events: list[m.Event] = []
+        moved = subjects.event("moved", session.root.sid)
+        it.deployment.bus.observe(
+            lambda message: message.subject == moved and events.append(m.decode(message.data, m.Event))
+        )
+        it.kill(*it.owning("llm"))
+        await asyncio.sleep(1.5)
+        assert [event.detail for event in events] == [{"model": "parrot", "stages": ["llm"]}]
+        bucket = await it.deployment.pod.transport.bucket(BUCKET)
+        entry = await bucket.get(session.root.sid)
+        assert entry is not None
+        assert m.decode(entry.value, SessionRecord).route == told(session.root.places)
+        assert session.root.places["llm"].epoch == (1, 5)
+
+    play(script)
 
 
 @pytest.mark.parametrize("apart_s", [0.0, 0.37, 0.9])
@@ -99,6 +128,27 @@ def test_a_hung_step_is_a_death(stage: str) -> None:
         assert session.root.places[stage].address != owner.address
 
     play(script, loop=True)
+
+
+def test_what_only_a_receiver_knows_is_not_decided_again() -> None:
+    """The codec lies behind: it has accepted units of which the root knows nothing yet, and of those who decided them none
+    is left.  What the talker draws in them decides what the llm repeats, and so all that is said after them."""
+
+    async def script(it: Struck, session: Session) -> None:
+        [codec] = it.owning("codec")
+        [owner] = codec.owners.values()
+        it.slow_down(codec, 0.3, steps=25)
+        decided: dict[int, dict[str, Any]] = {}
+        while sum("talker" in records for records in decided.values()) < 6:
+            await asyncio.sleep(0.05)
+            decided = owner.known.records(session.root.units_out, frozenset({"llm", "talker"}))
+        for stage in ("llm", "talker"):
+            it.kill(*it.owning(stage))
+        await session.client.until(lambda: session.root.units_out > max(decided))
+        for unit, records in decided.items():
+            assert {stage: session.seen[unit].get(stage) for stage in records} == records
+
+    play(script, loop=True, said=bursts([(2.0, True), (4.4, False)], 5))
 
 
 # ---------------------------------------------------------------- who is not dead

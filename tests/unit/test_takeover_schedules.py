@@ -28,6 +28,8 @@ FAULTS = (
     "cut",
     "cut",
     "loss",
+    "slow steps",
+    "slow steps",
     "slow",
     "rings",
     "blink",
@@ -60,6 +62,8 @@ def strike(it: Struck, fault: str, rng: random.Random) -> None:
             it.partition(victim, rng.uniform(0.3, 2.5))
         case "loss":
             it.lossy = rng.choice([0.05, 0.3]), now + rng.uniform(0.1, 1.5)
+        case "slow steps":
+            it.slow_down(victim, rng.uniform(0.1, 0.4), rng.randint(2, 8))
         case "slow":
             it.slow = rng.uniform(0.02, 0.4), now + rng.uniform(0.5, 3.0)
         case "rings":

@@ -1,11 +1,13 @@
 """What a root needs of its pod, and what it must keep to."""
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from duologue.bus.exchange import Exchange
 from duologue.bus.transport import Transport
 from duologue.models import Manifest
+from duologue.session.retention import Retention
 from duologue.tracing import Tracing
 from duologue_api.admission import Admission
 from duologue_api.live.config import SessionConfig
@@ -28,7 +30,8 @@ class Limits:
     """`seed` fixes every session's.  `input_backlog_policy` says what becomes of input beyond `input_backlog_s`.
     `takeover_reserve`: places of each stage that no new session gets; "auto": as many as the largest worker has, where
     there are several.  `ledger_bytes`: audio that is
-    kept of a session for takeovers.  `deadline_units`: a session starts only where units are expected to be answered within so many."""
+    kept of a session for takeovers.  `deadline_units`: a session starts only where units are expected to be answered within so many.
+    `retention`: what the store keeps."""
 
     input_backlog_s: float = 5.0
     lifetime_s: float = 3600.0
@@ -37,6 +40,7 @@ class Limits:
     input_backlog_policy: BacklogPolicy = DROP_OLDEST
     takeover_reserve: int | Literal["auto"] = "auto"
     deadline_units: float = 1.0
+    retention: Retention = field(default_factory=Retention)
 
 
 class House(Protocol):
@@ -59,3 +63,7 @@ class House(Protocol):
         ...
 
     def forget(self, root: "Root") -> None: ...
+
+    def leaves(self, writing: "asyncio.Task[None]") -> None:
+        """What is still to be written of a session that is over."""
+        ...

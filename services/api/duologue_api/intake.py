@@ -11,6 +11,7 @@ from duologue.bus.delivery import Emission
 from duologue.bus.endpoint import Endpoint
 from duologue.bus.messages import SHED, Audio
 from duologue.models import Manifest
+from duologue.session.capture import Capture
 from duologue_api.live.refused import Refused
 
 SHED_RECORD = {"root": "shed"}
@@ -32,7 +33,7 @@ class Intake:
     taken any more.  At most four times that many units in all wait for their answers: then `room` makes the socket
     wait, which bounds memory whatever the client does.
     `shedding(True)` is called when an episode of shedding begins, `shedding(False)` when it is over;
-    `trace` gives the traceparent of a unit.
+    `trace` gives the traceparent of a unit; what is heard goes to `capture` as well.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Intake:
         overflow: Callable[[], None] | None = None,
         form: Format = PCM_24K,
         trace: Callable[[int], str] = lambda unit: "",
+        capture: Capture | None = None,
     ) -> None:
         self.muted = False
         """Input is replaced by silence; the session clock goes on."""
@@ -55,6 +57,7 @@ class Intake:
         self._rate = form.rate
         self._stream = InputStream(form, manifest.input_rate, manifest.unit_samples)
         self._trace, self._unit_s = trace, manifest.unit_s
+        self._capture = capture
         self._silence = bytes(2 * manifest.unit_samples)
         self._backlog = max(2, round(backlog_s / manifest.unit_s))
         self._shed_before = 0
@@ -99,6 +102,8 @@ class Intake:
         """Takes audio in the session's format; returns how many units it completed."""
         before, heard = self.units, self.unit_of(self.samples)
         made = self._stream.push(audio, silent=self.muted)
+        if self._capture:
+            self._capture.push(audio, silent=self.muted)
         now = self._clock()
         for unit in range(heard, self.unit_of(self.samples)):
             self._heard_at[unit] = now

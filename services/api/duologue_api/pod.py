@@ -182,9 +182,10 @@ class Pod:
     def forget(self, root: Root) -> None:
         if self.roots.pop(root.sid, None) and not self.roots:
             self.empty.set()
-        if writing := root.chronicler.writing:
-            self._writes.add(writing)
-            writing.add_done_callback(self._writes.discard)
+
+    def leaves(self, writing: "asyncio.Task[None]") -> None:
+        self._writes.add(writing)
+        writing.add_done_callback(self._writes.discard)
 
     # -- the bus
 
@@ -256,11 +257,17 @@ class Pod:
             root.sample()
         started = [root for root in self.roots.values() if root.places]
         telemetry.LEDGER_BYTES.set(sum(root.ledger.bytes for root in started))
+        telemetry.LEDGER_BEHIND.set(self._behind_s())
+
+    def _behind_s(self) -> float:
+        return max((root.behind_s for root in self.roots.values()), default=0.0)
 
     def _heartbeat(self) -> None:
         self._every(HEARTBEAT_S, self._heartbeat)
         self.admission.measure()
         models = {model: m.Places(0, 0) for model in self._manifests}
         live = sum(bool(root.places) for root in self.roots.values())
-        beat = m.Heartbeat(m.WIRE, m.LEDGER, self.address, self.state, models, sessions=live)
+        beat = m.Heartbeat(
+            m.WIRE, m.LEDGER, self.address, self.state, models, sessions=live, behind=self._behind_s()
+        )
         self.transport.publish(subjects.heartbeat(self.address), m.encode(beat))

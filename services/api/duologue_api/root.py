@@ -6,7 +6,6 @@ It runs on the pod's event loop; each method is one message, handled to its end.
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import structlog
 
@@ -17,9 +16,8 @@ from duologue.bus.endpoint import Endpoint, window_units
 from duologue.draws import seed_of
 from duologue.errors import BROKEN, NORMAL, CloseReason, kind, place_of
 from duologue.models import ROOT
-from duologue.session.chronicler import Chronicler
 from duologue.session.ledger import Ledger
-from duologue.session.record import ACTIVE, CLOSED, SessionRecord
+from duologue_api.archive import Archive
 from duologue_api.guarded import guarded
 from duologue_api.house import CLOSE, House
 from duologue_api.intake import Intake
@@ -31,7 +29,7 @@ from duologue_api.port import Client
 from duologue_api.table import Input, State, after
 from duologue_api.takeover import Takeover
 from duologue_api.teller import Teller, overflow
-from duologue_api.wiring import Place, told
+from duologue_api.wiring import Place
 
 DRAIN_S = 4.5
 """From `session.close` to `session.closed` at most; LiveKit waits for 5 s."""
@@ -59,7 +57,6 @@ class Root:
         self._close_wanted: tuple[str | None] | None = None
         self._usage_told = 0.0
         self._closing: tuple[CloseReason, str | None] = ("close_requested", None)
-        self.chronicler = Chronicler(sid, house.transport, fenced=lambda: self.fail("fenced"))
 
     # -- what the edge sees
 
@@ -71,9 +68,9 @@ class Root:
         self._config, self._start_event = config, event_id
         self._began = house.clock()
         self._manifest = house.manifest(config.model)
-        self._options = house.options(config)
+        options = house.options(config)
         # Draws take a seed modulo 2**64, and messages hold no larger one.
-        self._seed = seed_of(self.sid) if house.limits.seed is None else house.limits.seed % 2**64
+        seed = seed_of(self.sid) if house.limits.seed is None else house.limits.seed % 2**64
         heard = spoken = format_of(config.format.type, config.format.rate)
         if native:
             heard, spoken = pcm_at(self._manifest.input_rate), pcm_at(self._manifest.output_rate)
@@ -90,7 +87,18 @@ class Root:
             oldest=lambda: self.ledger.oldest,
         )
         self._endpoint.apply(m.Wiring((0, 1), False, {}, {"encoder": []}))
-        self.ledger = Ledger(self._manifest.edges(self._options), self._endpoint.rings["encoder"])
+        self.ledger = Ledger(self._manifest.edges(options), self._endpoint.rings["encoder"])
+        self._archive = Archive(
+            self.sid,
+            config,
+            m.Start(seed, options),
+            self._epoch[0],
+            self._manifest,
+            heard,
+            self.ledger,
+            house,
+            fenced=lambda: self.fail("fenced"),
+        )
         self._meter = Meter(self.sid, self._manifest, house)
         self._intake = Intake(
             self._manifest,
@@ -101,13 +109,14 @@ class Root:
             overflow=self._on_overflow if house.limits.input_backlog_policy == CLOSE else None,
             form=heard,
             trace=self._meter.trace,
+            capture=self._archive.capture,
         )
         self._teller = Teller(self.sid, self._client, config, self._manifest, spoken)
         house.exchange.add(self._endpoint)
         self._opening = Opening(
             self.sid,
             config.model,
-            m.Start(self._seed, self._options),
+            m.Start(seed, options),
             self.ledger.edges,
             Place(house.exchange.address, self._epoch),
             transport=house.transport,
@@ -134,7 +143,7 @@ class Root:
         self._teller.check_room(event_id)
         if self.state is not State.CLOSING and (control := self._intake.mute(on, event_id)):
             kind_, sample, _ = control
-            self.chronicler.tell(kind_, sample=sample, unit=self._intake.unit_of(sample))
+            self._archive.tell(kind_, sample=sample, unit=self._intake.unit_of(sample))
         self._teller.muted(on, event_id)
 
     def update(self, config: SessionConfig, event_id: str | None) -> None:
@@ -206,7 +215,7 @@ class Root:
     def on_back(self, stages: Sequence[str]) -> None:
         if self.state is State.SUSPENDED:
             self._enter(Input.BACK)
-        self._chronicle("moved", stages=stages)
+        self._archive.wrote("moved", self.places, stages=stages)
 
     def fail(
         self,
@@ -243,6 +252,11 @@ class Root:
         """The pod leaves: whatever the session is doing, it ends now."""
         self.fail("the pod leaves", "server_draining", "The server is shutting down. Connect again.")
 
+    @property
+    def behind_s(self) -> float:
+        """Seconds of the session that the store does not have yet."""
+        return self._archive.behind_s if self.places else 0.0
+
     # -- opening
 
     async def _open(self) -> None:
@@ -276,7 +290,7 @@ class Root:
         left_s = min(EXPIRING_S, lifetime_s / 2)
         self._later(lifetime_s - left_s, lambda: self._expiring(left_s))
         self._later(lifetime_s, self._expire)
-        self._chronicle("opened")
+        self._archive.wrote("opened", places)
         if self._close_wanted:
             self.request_close(self._close_wanted[0])
 
@@ -296,6 +310,7 @@ class Root:
         self._endpoint.horizon = self.units_out
         self.ledger.learn(unit, envelope.records, envelope.horizons)
         self.ledger.advance(self.units_out)
+        self._archive.unit(envelope)
         self._teller.context(envelope.context_used)
         pcm = envelope.body.tensors.get("pcm")
         self._teller.unit(unit, envelope.text, envelope.heard, pcm.data if pcm else None)
@@ -361,7 +376,8 @@ class Root:
             self._meter.closed(reason, self._intake.shed)
             counts = {"units_in": self._intake.units, "units_out": self.units_out, "shed": self._intake.shed}
             log.info("session ended", sid=self.sid, reason=reason, **counts)
-            self._chronicle("closed", reason=reason, **counts)
+            self._archive.wrote("closed", self.places, reason=reason, **counts)
+            self._house.leaves(self._archive.close())
         self._house.forget(self)
 
     # -- saying so
@@ -378,20 +394,3 @@ class Root:
 
     def _error(self, code: str, message: str, event_id: str | None = None) -> None:
         self._client.send(events.error(code, message, client_event_id=event_id))
-
-    def _chronicle(self, what: str, **detail: Any) -> None:
-        closed = what == "closed"
-        self.chronicler.write(
-            SessionRecord(
-                sid=self.sid,
-                model=self._config.model,
-                state=CLOSED if closed else ACTIVE,
-                # What the model was told is nobody's business once the session is over.
-                options={} if closed else self._options,
-                seed=self._seed,
-                route=told(self.places),
-                root_epochs=[(self._epoch[0], 0, self._house.exchange.address)],
-                units=self.units_out,
-            )
-        )
-        self.chronicler.tell(what, model=self._config.model, **detail)

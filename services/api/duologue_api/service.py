@@ -15,6 +15,7 @@ from duologue.bus import subjects
 from duologue.bus.nats import NatsTransport
 from duologue.bus.tape import Taped
 from duologue.models import deal_options, manifest
+from duologue.session.retention import Retention
 from duologue.tracing import TracingSettings, open_tracing
 from duologue_api.app import create_app
 from duologue_api.house import DROP_OLDEST, BacklogPolicy, Limits
@@ -50,6 +51,7 @@ class ApiSettings:
     ledger_bytes: int = 64 << 20
     takeover_reserve: int | Literal["auto"] = "auto"
     deadline_units: float = 1.0
+    retention: Retention = field(default_factory=Retention)
     start_timeout_s: float = 60.0
     drain_s: float = 10.0
     gather_s: float | None = None
@@ -97,6 +99,7 @@ async def run(settings: ApiSettings) -> int:
             input_backlog_policy=settings.input_backlog_policy,
             takeover_reserve=settings.takeover_reserve,
             deadline_units=settings.deadline_units,
+            retention=settings.retention,
         ),
         gather_s=settings.gather_s,
         address=address,

@@ -144,6 +144,8 @@ class Inlet:
         self.entries = sorted(flow.entries)
         self.next = self.used = flow.next
         self.window = window
+        self.told = flow.next + window
+        """Units before this one the sender knows that it may send."""
         self._queue: dict[int, Envelope] = {}
         self._asked = -math.inf
 

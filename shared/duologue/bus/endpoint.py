@@ -159,9 +159,11 @@ class Endpoint:
         inlet = self.inlets[src]
         starved = inlet.credit <= self._window // 2
         envelope = inlet.take()
-        if starved and src in self._sender:
+        # Only who catches up uses half a window between two ticks; it must not wait for the next one each time.
+        hungry = inlet.used + self._window - inlet.told >= self._window // 2
+        if (starved or hungry) and src in self._sender:
             self._owed.setdefault(src, set()).add(self._sender[src])
-            self._post.owes(self, False)
+            self._post.owes(self, hungry)
         return envelope
 
     def acks(self) -> Iterator[tuple[str, Ack]]:
@@ -170,6 +172,7 @@ class Endpoint:
         repairs, self._repairs = self._repairs, set()
         for src, senders in owed.items():
             inlet = self.inlets[src]
+            inlet.told = inlet.next + inlet.credit
             ack = Ack(
                 self.sid,
                 src,

@@ -23,7 +23,8 @@ class Places(Struct, frozen=True):
 class Heartbeat(Struct, frozen=True):
     """Every 250 ms.  Ages are in seconds, counted in the sender's own loop ticks: `due_age` of the oldest unit
     that waits to be stepped, `step_age` of the step that runs.  Medians of the last seconds: `step_ms` of a step,
-    `queue_ms` of its oldest unit's wait for it.  `unit_ms` is the model's unit, `sessions` the live sessions."""
+    `queue_ms` of its oldest unit's wait for it.  `unit_ms` is the model's unit, `sessions` the live sessions, `behind` how
+    many seconds the store lacks of the session that it lacks most of."""
 
     v: int
     ledger: int
@@ -36,6 +37,7 @@ class Heartbeat(Struct, frozen=True):
     queue_ms: float = 0.0
     unit_ms: float = 0.0
     sessions: int = 0
+    behind: float = 0.0
 
 
 STARTING, READY, DRAINING = "starting", "ready", "draining"

@@ -251,11 +251,19 @@ class MemoryTransport:
             raise RequestTimeout(f"{self.name} has no connection")
         return await self._requests.ask(self.publish, subject, data, timeout_s)
 
-    async def bucket(self, name: str, *, max_value_bytes: int = 1 << 20, max_age_s: float = 0.0) -> Bucket:
+    async def bucket(
+        self,
+        name: str,
+        *,
+        max_value_bytes: int = 1 << 20,
+        max_age_s: float = 0.0,
+        max_bytes: int = 0,
+        make: bool = True,
+    ) -> Bucket:
         bucket = self._buckets.get(name)
         if bucket is None or bucket.lost:
             bucket = MemoryBucket(self._bus.store, self._leg, name)
-            await bucket.make(max_value_bytes, max_age_s)
+            await bucket.open(max_value_bytes, max_age_s, max_bytes, make)
             self._buckets[name] = bucket
         return bucket
 

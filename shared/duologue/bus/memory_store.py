@@ -7,7 +7,7 @@ from itertools import count
 from typing import NamedTuple, TypeVar
 
 from duologue.bus.connection import HEADERS_BYTES, MAX_PAYLOAD, checked_key, checked_prefix
-from duologue.bus.transport import Entry, StoreUnavailable, TransportError, WrongRevision
+from duologue.bus.transport import Entry, NoBucket, StoreUnavailable, TransportError, WrongRevision
 
 T = TypeVar("T")
 
@@ -21,6 +21,7 @@ class _Held(NamedTuple):
 class _Contents:
     max_value_bytes: int
     max_age_s: float
+    max_bytes: int
     held: dict[str, _Held] = field(default_factory=dict)
 
     def age(self, now: float) -> None:
@@ -40,12 +41,13 @@ class MemoryStore:
         self._revisions = count(1)
 
     def wipe(self) -> None:
-        """All buckets are gone, until they are made again."""
+        """All buckets are gone, until they are made again; revisions then begin anew."""
         self._buckets.clear()
+        self._revisions = count(1)
 
-    def make(self, bucket: str, max_value_bytes: int, max_age_s: float) -> None:
+    def make(self, bucket: str, max_value_bytes: int, max_age_s: float, max_bytes: int) -> None:
         limit = min(max_value_bytes, MAX_PAYLOAD - HEADERS_BYTES)
-        self._buckets.setdefault(bucket, _Contents(limit, max_age_s))
+        self._buckets.setdefault(bucket, _Contents(limit, max_age_s, max_bytes))
 
     def find(self, bucket: str) -> _Contents | None:
         return self._buckets.get(bucket)
@@ -63,10 +65,13 @@ class MemoryBucket:
         """The bucket was found missing."""
         self._store, self._leg, self._name = store, leg, name
 
-    async def make(self, max_value_bytes: int, max_age_s: float) -> None:
+    async def open(self, max_value_bytes: int, max_age_s: float, max_bytes: int, make: bool) -> None:
         if not await self._leg() or not self._store.up:
             raise StoreUnavailable(f"{self._name} can't be reached")
-        self._store.make(self._name, max_value_bytes, max_age_s)
+        if make:
+            self._store.make(self._name, max_value_bytes, max_age_s, max_bytes)
+        elif self._store.find(self._name) is None:
+            raise NoBucket(f"there is no {self._name}")
         if not await self._leg():
             raise StoreUnavailable(f"no answer about {self._name}")
 
@@ -90,13 +95,15 @@ class MemoryBucket:
         checked_key(key)
         await self._do(lambda contents: contents.held.pop(key, None))
 
-    async def purge(self, prefix: str) -> None:
-        """Deletes all keys that begin with `prefix`, which ends with a dot."""
+    async def purge(self, prefix: str, before: int = 0) -> None:
+        """Deletes all keys that begin with `prefix`, which ends with a dot; with `before` only those whose revision is
+        lower."""
         checked_prefix(prefix)
 
         def act(contents: _Contents) -> None:
             for key in [key for key in contents.held if key.startswith(prefix)]:
-                del contents.held[key]
+                if not before or contents.held[key].entry.revision < before:
+                    del contents.held[key]
 
         await self._do(act)
 
@@ -108,6 +115,10 @@ class MemoryBucket:
             raise TransportError(
                 f"{len(value)} bytes are too many for {self._name}: {contents.max_value_bytes}"
             )
+        if contents.max_bytes:
+            held = sum(len(each.entry.value) for other, each in contents.held.items() if other != key)
+            if held + len(value) > contents.max_bytes:
+                raise StoreUnavailable(f"{self._name} is full")
         entry = Entry(value, self._store.next_revision())
         contents.held[checked_key(key)] = _Held(entry, asyncio.get_running_loop().time())
         return entry.revision

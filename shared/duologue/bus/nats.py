@@ -331,15 +331,23 @@ class NatsTransport:
     async def _on_answer(self, msg: Msg) -> None:
         self._requests.answered(msg.subject, _message(msg))
 
-    async def bucket(self, name: str, *, max_value_bytes: int = 1 << 20, max_age_s: float = 0.0) -> Bucket:
+    async def bucket(
+        self,
+        name: str,
+        *,
+        max_value_bytes: int = 1 << 20,
+        max_age_s: float = 0.0,
+        max_bytes: int = 0,
+        make: bool = True,
+    ) -> Bucket:
         """Asks the server only the first time, and when the bucket was found missing.  A bucket that is there
         already keeps its limits."""
         bucket = self._buckets.get(name)
         if bucket is None or bucket.lost:
             if not self.connected:
                 raise StoreUnavailable(f"no connection to {self._where()}")
-            config = bucket_config(name, max_value_bytes, max_age_s, self._replicas)
-            bucket = await open_bucket(self._nc, config, self._store_timeout_s, lambda: self.connected)
+            config = bucket_config(name, max_value_bytes, max_age_s, max_bytes, self._replicas)
+            bucket = await open_bucket(self._nc, config, self._store_timeout_s, lambda: self.connected, make)
             self._buckets[name] = bucket
         return bucket
 

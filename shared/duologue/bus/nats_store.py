@@ -22,7 +22,7 @@ from nats.js.errors import (
 from nats.js.kv import KeyValue
 
 from duologue.bus.connection import HEADERS_BYTES, checked_key, checked_prefix
-from duologue.bus.transport import Entry, StoreUnavailable, TransportError, WrongRevision
+from duologue.bus.transport import Entry, NoBucket, StoreUnavailable, TransportError, WrongRevision
 
 OPEN_S = 5.0
 """To make a bucket; a cluster elects a leader for it first."""
@@ -30,7 +30,9 @@ TOO_LARGE = 10054
 """JetStream's error code of a value beyond the bucket's limit."""
 
 
-def bucket_config(name: str, max_value_bytes: int, max_age_s: float, replicas: int) -> api.KeyValueConfig:
+def bucket_config(
+    name: str, max_value_bytes: int, max_age_s: float, max_bytes: int, replicas: int
+) -> api.KeyValueConfig:
     return api.KeyValueConfig(
         bucket=name,
         direct=True,
@@ -39,18 +41,21 @@ def bucket_config(name: str, max_value_bytes: int, max_age_s: float, replicas: i
         replicas=replicas,
         max_value_size=max_value_bytes + HEADERS_BYTES,
         ttl=max_age_s or None,
+        max_bytes=max_bytes or None,
     )
 
 
 async def open_bucket(
-    client: Client, config: api.KeyValueConfig, timeout_s: float, connected: Callable[[], bool]
+    client: Client, config: api.KeyValueConfig, timeout_s: float, connected: Callable[[], bool], make: bool
 ) -> "NatsBucket":
-    """Binds to the bucket, or makes it.  Raises `StoreUnavailable`."""
+    """Binds to the bucket, or makes it.  Raises `StoreUnavailable`, `NoBucket`."""
     js = client.jetstream(timeout=OPEN_S)
     async with _errors_of(config.bucket, OPEN_S):
         try:
             kv = await js.key_value(config.bucket)
         except BucketNotFoundError:
+            if not make:
+                raise NoBucket(f"there is no {config.bucket}") from None
             try:
                 kv = await js.create_key_value(config)
             except BadRequestError:  # somebody else made it now, with other limits
@@ -104,10 +109,12 @@ class NatsBucket:
         async with self._operation():
             await self._js.purge_stream(self._stream, subject=f"$KV.{self._name}.{checked_key(key)}")
 
-    async def purge(self, prefix: str) -> None:
-        """Deletes all keys that begin with `prefix`, which ends with a dot."""
+    async def purge(self, prefix: str, before: int = 0) -> None:
+        """Deletes all keys that begin with `prefix`, which ends with a dot; with `before` only those whose revision is
+        lower."""
+        subject = f"$KV.{self._name}.{checked_prefix(prefix)}>"
         async with self._operation():
-            await self._js.purge_stream(self._stream, subject=f"$KV.{self._name}.{checked_prefix(prefix)}>")
+            await self._js.purge_stream(self._stream, seq=before or None, subject=subject)
 
     async def keys(self, prefix: str = "") -> list[str]:
         """From the stream's index, which costs no consumer and moves no values.  Keys that others deleted with a

@@ -108,8 +108,18 @@ class Taped:
                 self._copy(subject, no_responders=True)
             raise
 
-    async def bucket(self, name: str, *, max_value_bytes: int = 1 << 20, max_age_s: float = 0.0) -> Bucket:
-        return await self._transport.bucket(name, max_value_bytes=max_value_bytes, max_age_s=max_age_s)
+    async def bucket(
+        self,
+        name: str,
+        *,
+        max_value_bytes: int = 1 << 20,
+        max_age_s: float = 0.0,
+        max_bytes: int = 0,
+        make: bool = True,
+    ) -> Bucket:
+        return await self._transport.bucket(
+            name, max_value_bytes=max_value_bytes, max_age_s=max_age_s, max_bytes=max_bytes, make=make
+        )
 
     def _on_taping(self, data: bytes) -> None:
         try:

@@ -24,6 +24,10 @@ class StoreUnavailable(TransportError):
     """The store can't be reached, has no leader or no quorum."""
 
 
+class NoBucket(StoreUnavailable):
+    """There is no such bucket, and it was not to be made."""
+
+
 class Message(NamedTuple):
     """A delivered message.  With `no_responders` it is the server's notice (503) that nobody listens on `subject`,
     sent to the reply subject of what was published there."""
@@ -58,8 +62,9 @@ class Bucket(Protocol):
 
     async def keys(self, prefix: str = "") -> list[str]: ...
 
-    async def purge(self, prefix: str) -> None:
-        """Deletes all keys that begin with `prefix`, which ends with a dot."""
+    async def purge(self, prefix: str, before: int = 0) -> None:
+        """Deletes all keys that begin with `prefix`, which ends with a dot; with `before` only those whose revision is
+        lower."""
         ...
 
 
@@ -97,7 +102,16 @@ class Transport(Protocol):
         """Raises `NoResponders`, `RequestTimeout`."""
         ...
 
-    async def bucket(self, name: str, *, max_value_bytes: int = 1 << 20, max_age_s: float = 0.0) -> Bucket:
-        """The bucket `name`, made if it is not there; what nobody writes for `max_age_s` is dropped (0: never).
-        Raises `StoreUnavailable`."""
+    async def bucket(
+        self,
+        name: str,
+        *,
+        max_value_bytes: int = 1 << 20,
+        max_age_s: float = 0.0,
+        max_bytes: int = 0,
+        make: bool = True,
+    ) -> Bucket:
+        """The bucket `name`, made if it is not there; what nobody writes for `max_age_s` is dropped (0: never), and
+        beyond `max_bytes` (0: no limit) nothing can be written.  Raises `StoreUnavailable`, and `NoBucket` where it is not
+        to be made."""
         ...

@@ -11,6 +11,7 @@ from duologue.cli import loop
 from duologue.cli.failure import Failure
 from duologue.cli.options import parse_options, read_keys
 from duologue.models import manifest, models
+from duologue.session.retention import Retention
 from duologue.settings import NATS_URL, Settings
 
 
@@ -41,6 +42,13 @@ def api(settings: Settings) -> int:
         ledger_bytes=settings.ledger_bytes,
         takeover_reserve=settings.takeover_reserve,
         deadline_units=settings.deadline_units,
+        retention=Retention(
+            everything=settings.keep_ledger,
+            ledger_age_s=settings.ledger_age_s,
+            ledger_bytes=settings.ledger_mib << 20,
+            store_age_s=settings.store_age_s,
+            store_bytes=settings.store_mib << 20,
+        ),
         drain_s=settings.drain_s,
         gather_s=None if settings.gather_ms is None else settings.gather_ms / 1000,
         otlp_endpoint=settings.otlp_endpoint,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from duologue.cli import api, bench, doctor, drill, offline, stdio, talk, tap, top, up, worker
+from duologue.cli import api, bench, doctor, drill, offline, sessions, stdio, talk, tap, top, up, worker
 from duologue.cli.command import command, given, with_flags
 from duologue.cli.failure import LAST_WORDS, exit_code, line_of
 from duologue.settings import EVERY, settings_of
@@ -31,6 +31,7 @@ for run in (
     drill.drill,
     top.top,
     tap.tap,
+    sessions.sessions,
 ):
     command(app, run)
 

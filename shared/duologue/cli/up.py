@@ -46,6 +46,7 @@ def up(settings: Settings) -> int:
         api_pods=settings.api_pods,
         seed=settings.seed,
         takeover_reserve=settings.takeover_reserve,
+        keep_ledger=settings.keep_ledger,
         options=parse_options(settings.option),
         keys=read_keys(settings.key, settings.keys_file),
         nats_url=settings.nats,

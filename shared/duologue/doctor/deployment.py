@@ -21,6 +21,8 @@ LOOK_S = 1.0
 CLOCK_S = 1.0
 """Clocks that differ by more make logs and traces hard to read."""
 HUNG_S = 3.0
+BEHIND_S = 3.0
+"""What pods write to the store each second they have to have written by then."""
 
 
 async def deployed(url: str, given: bool, *, wall: Callable[[], float] = time.time) -> list[Check]:
@@ -46,7 +48,8 @@ async def deployed(url: str, given: bool, *, wall: Callable[[], float] = time.ti
         beats, unreadable = await _listen(transport)
         found = server_of(transport)
         store = await _store(transport, wall) if found.jetstream else []
-        return [server(found, without_secrets(url)), *store, workers(beats), versions(beats, unreadable)]
+        there = [workers(beats), durability(beats), versions(beats, unreadable)]
+        return [server(found, without_secrets(url)), *store, *there]
     except TransportError as error:
         return [Check("nats", State.FAIL, str(error), "is the server in order?")]
     finally:
@@ -136,6 +139,19 @@ def workers(beats: Mapping[str, m.Heartbeat]) -> Check:
     if lacking or not pods:
         return Check("workers", State.WARN, says, start)
     return Check("workers", State.OK, says)
+
+
+def durability(beats: Mapping[str, m.Heartbeat]) -> Check:
+    """Whether the store has what sessions would need that lose their API pod."""
+    pods = [beat for address, beat in beats.items() if subjects.role_of(address) == subjects.API]
+    behind = {beat.address: beat.behind for beat in pods if beat.behind > BEHIND_S}
+    if behind:
+        says = ", ".join(f"{address} is {seconds:.0f} s behind" for address, seconds in behind.items())
+        todo = "is JetStream up, and has it room (--ledger-mib, --store-mib)? Sessions go on, but not without their pod"
+        return Check("durability", State.WARN, f"the store lacks what sessions did: {says}", todo)
+    return Check(
+        "durability", State.OK, f"the store keeps up with {sum(beat.sessions for beat in pods)} sessions"
+    )
 
 
 def _workers_of(beats: Mapping[str, m.Heartbeat], stage: str, model: str) -> list[m.Heartbeat]:

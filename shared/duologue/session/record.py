@@ -13,7 +13,9 @@ ACTIVE, CLOSED = "active", "closed"
 
 
 class SessionRecord(Struct, frozen=True):
-    """`root_epochs` are (root epoch, first unit, pod's address) in order; `context_starts` are (start, from unit), none meaning (0, 0)."""
+    """`root_epochs` are (root epoch, first unit, pod's address) in order; `context_starts` are (start, from unit), none
+    meaning (0, 0).  `form` is the client's audio, (type, samples a second); units before `start` are not in the ledger
+    any more; `kept` says that the session is recorded.  `opened` and `written` are in seconds since 1970, for people."""
 
     v: int = WIRE
     ledger: int = LEDGER
@@ -28,6 +30,11 @@ class SessionRecord(Struct, frozen=True):
     tenant: str = ""
     resume_token_hash: str = ""
     units: int = 0
+    form: tuple[str, int] = ("", 0)
+    start: int = 0
+    kept: bool = False
+    opened: float = 0.0
+    written: float = 0.0
 
     @property
     def root_epoch(self) -> int:

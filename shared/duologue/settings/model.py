@@ -89,7 +89,7 @@ class Settings(BaseSettings):
     nats: Annotated[
         str | None,
         Use(
-            "api worker up doctor top tap drill",
+            "api worker up doctor top tap sessions drill",
             metavar="URL",
             otherwise={
                 EVERY: NATS_URL,
@@ -172,6 +172,19 @@ class Settings(BaseSettings):
     ledger_bytes: Annotated[int, Field(ge=1 << 20), Use("api")] = 64 << 20
     """Memory of a session's input that is kept so that lost stages can be made again, at most."""
 
+    # ------------------------------------------------------------ what the store keeps
+
+    keep_ledger: Annotated[bool, Use("api up")] = False
+    """Record every session, both directions, not only those whose client asks for it (`store`)."""
+    ledger_age_s: Annotated[float, Field(ge=60), Use("api")] = 3600.0
+    """Age at which the store drops what is left of a session that was not recorded."""
+    ledger_mib: Annotated[int, Field(ge=1), Use("api")] = 1024
+    """Most of the store for live sessions' ledgers, and as much for their audio."""
+    store_age_s: Annotated[float, Field(ge=60), Use("api")] = 30 * 86_400.0
+    """The store drops recordings after so long."""
+    store_mib: Annotated[int, Field(ge=1), Use("api")] = 4096
+    """Most of the store for recordings."""
+
     # ------------------------------------------------------------ what can be seen
 
     metrics_port: Annotated[int | None, Field(ge=0, le=65535), Use("worker", otherwise="no metrics")] = None
@@ -189,9 +202,9 @@ class Settings(BaseSettings):
 
     # ------------------------------------------------------------ everything on one machine
 
-    workers: Annotated[str, Use("up drill", metavar="STAGE=N,…", otherwise={"drill": "two of each"})] = (
-        "encoder=1,llm=1,talker=1,codec=1"
-    )
+    workers: Annotated[
+        str, Use("up sessions drill", metavar="STAGE=N,…", otherwise={"drill": "two of each"})
+    ] = "encoder=1,llm=1,talker=1,codec=1"
     """Workers of each stage, for each model."""
     api_pods: Annotated[int, Field(ge=1, le=100), Use("up drill")] = 1
     """API processes."""
@@ -214,8 +227,16 @@ class Settings(BaseSettings):
     """A WAV file, or an archive with the array `pcm16`."""
     options: Annotated[Path | None, Use("offline", metavar="FILE.json")] = None
     """Session options, a JSON object."""
-    out: Annotated[Path | None, Use("talk offline", metavar="FILE", required="offline")] = None
-    """Write the answer here: a WAV file; of `offline`, the arrays, and the records beside them as .json."""
+    out: Annotated[
+        Path | None,
+        Use(
+            "talk offline sessions",
+            metavar="FILE",
+            required="offline",
+            otherwise={"talk": "nowhere", "sessions": "SID.npz"},
+        ),
+    ] = None
+    """Write here: a WAV file; of `offline` and `sessions`, the arrays, with the records beside them as .json."""
     instructions: Annotated[str | None, Use("talk")] = None
     """Instructions for the model."""
     voice: Annotated[str | None, Use("talk")] = None
@@ -248,6 +269,15 @@ class Settings(BaseSettings):
     """Show all bytes of arrays too, in base64."""
     write: Annotated[Path | None, Use("tap", metavar="DIR")] = None
     """Print no message; write every stage boundary of every session here when it is over."""
+    action: Annotated[
+        Literal["ls", "show", "export", "replay"] | None,
+        Use("sessions", flag="ls|show|export|replay", required="sessions"),
+    ] = None
+    """List the sessions, show one, write one to a file, or run one again."""
+    sid: Annotated[str | None, Use("sessions", flag="SID", otherwise="all, for ls")] = None
+    """Id of a session; for replay also the file that an export wrote."""
+    alongside: Annotated[int, Field(ge=0, le=1000), Use("sessions")] = 2
+    """Replay it in so many more sessions at the same time, which change what is stepped together."""
     once: Annotated[bool, Use("top")] = False
     """Show it once, after a second, and end."""
     bench: Annotated[str | None, Use("bench", flag="NAME|all", required="bench")] = None
@@ -264,7 +294,7 @@ class Settings(BaseSettings):
     """Callers at a time, each at real time."""
     every_s: Annotated[float, Field(ge=0.5), Use("drill", flag="--every")] = 4.0
     """Seconds from the end of a fault to the next one, at least."""
-    as_json: Annotated[bool, Field(alias="json"), Use("up talk bench doctor top tap drill")] = False
+    as_json: Annotated[bool, Field(alias="json"), Use("up talk bench doctor top tap sessions drill")] = False
     """Print JSON on standard output, and nothing else."""
     show_settings: Annotated[bool, Use("doctor", flag="--settings")] = False
     """Print all settings and where each value comes from."""

@@ -134,7 +134,7 @@ def check(session: Any, models: Sequence["ModelStatus"]) -> SessionConfig:
         # Strictly checked values are what the client wrote, and are echoed as such.
         delegation=session.get("delegation") or {"type": "client"},
         input=_newest(session.get("input", []), notices),
-        store=False,
+        store=shape.store,
         triggers=session.get("triggers", []),
         client=session.get("client"),
         safety_identifier=shape.safety_identifier,
@@ -258,8 +258,6 @@ def _note_lacking(shape: schema.SessionShape, model: "ModelStatus", notices: lis
 
 def _note_unsupported(shape: schema.SessionShape, notices: list[Notice]) -> None:
     _note_unserved(shape.delegation, shape.triggers, notices)
-    if shape.store:
-        notices.append(Notice("unsupported_store", "Sessions are not stored here: store is false."))
     if shape.client is not None:
         notices.append(Notice("unsupported_client", "client has no effect on a WebSocket."))
 

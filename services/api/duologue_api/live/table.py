@@ -124,7 +124,7 @@ FIELDS = (
     Row("delegation: client", S, "the default"),
     Row("delegation: responses, decisions", I, "`unsupported_delegation`, tools included"),
     Row("triggers", I, "`unsupported_triggers`"),
-    Row("store", I, "`unsupported_store`: it is `false`"),
+    Row("store", S, "both directions are recorded, with all that the model decided (docs/sessions.md)"),
     Row("client", I, "`unsupported_client`"),
     Row("safety_identifier", S, "echoed"),
     Row("any other", R, "`unknown_parameter`, with its path in `param`"),
@@ -139,7 +139,6 @@ INFOS = {
     "unsupported_input": "the model does not hear of an earlier conversation",
     "unsupported_delegation": "nothing is delegated here",
     "unsupported_triggers": "triggers have no effect",
-    "unsupported_store": "the session is not stored",
     "unsupported_client": "`client` has no effect on a WebSocket",
     "session_expiring": "the lifetime ends in a minute (of one shorter than two minutes, at its half)",
 }
