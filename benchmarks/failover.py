@@ -32,7 +32,7 @@ from duologue.drill.striking import Striker
 from duologue.models import STAGES
 from duologue.processes import Deployment, UpSettings
 
-SESSIONS, EVERY_S, SEED = 24, 2.5, 7
+SESSIONS, EVERY_S, SEED = 24, 2.0, 7
 ONE, STOP = "kill:any", "stop:any:2s"
 PAIRS = ("kill:encoder+llm", "kill:llm+talker", "kill:talker+codec")
 ALL = "kill:all"

@@ -61,7 +61,7 @@ def test_a_hung_step_and_a_restart_of_the_bus_lose_nothing() -> None:
 
 
 def test_a_session_that_ends_is_told_and_its_caller_calls_again() -> None:
-    code, said, errors = drill("--sessions", "2", "--every", "2", "--fault", "kill:api")
+    code, said, errors = drill("--sessions", "2", "--every", "2", "--fault", "kill:api", "--fault", "wait:2s")
     assert (code, said["ok"], errors) == (1, False, "")
     assert (said["total"]["sessions"], said["total"]["ended"]) == (4, 2)
     [why] = said["faults"][1]["why_ended"]

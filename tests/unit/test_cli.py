@@ -99,6 +99,7 @@ def test_every_flag_is_a_setting() -> None:
         "api",
         "bench",
         "doctor",
+        "drill",
         "offline",
         "sessions",
         "talk",

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from duologue.cli.failure import Failure, Misuse
+from duologue.cli.logs import configure
 from duologue.cli.options import parse_options, parse_workers
 from duologue.models import STAGES
 from duologue.settings import Settings, for_services
@@ -40,6 +41,9 @@ def drill(settings: Settings) -> int:
     from duologue.drill.striking import NotWhole
     from duologue.processes import UpSettings
 
+    if settings.log_level is None and not settings.debug:
+        # That connections break is what it does; what came of it is told in the end.
+        configure("error", settings.log_format)
     joined = "url" in settings.origins
     given = settings.fault or (["slow-client", "fast-client"] if joined else FAULTS)
     try:

@@ -89,7 +89,7 @@ class Settings(BaseSettings):
     nats: Annotated[
         str | None,
         Use(
-            "api worker up doctor top tap drill sessions",
+            "api worker up doctor top tap sessions drill",
             metavar="URL",
             otherwise={
                 EVERY: NATS_URL,
@@ -203,7 +203,7 @@ class Settings(BaseSettings):
     # ------------------------------------------------------------ everything on one machine
 
     workers: Annotated[
-        str, Use("up drill sessions", metavar="STAGE=N,…", otherwise={"drill": "two of each"})
+        str, Use("up sessions drill", metavar="STAGE=N,…", otherwise={"drill": "two of each"})
     ] = "encoder=1,llm=1,talker=1,codec=1"
     """Workers of each stage, for each model."""
     api_pods: Annotated[int, Field(ge=1, le=100), Use("up drill")] = 1
@@ -236,7 +236,7 @@ class Settings(BaseSettings):
             otherwise={"talk": "nowhere", "sessions": "SID.npz"},
         ),
     ] = None
-    """Write here the answer, a WAV file; of `offline` and `sessions` arrays, with the records beside them as .json."""
+    """Write here: a WAV file; of `offline` and `sessions`, the arrays, with the records beside them as .json."""
     instructions: Annotated[str | None, Use("talk")] = None
     """Instructions for the model."""
     voice: Annotated[str | None, Use("talk")] = None
@@ -294,7 +294,7 @@ class Settings(BaseSettings):
     """Callers at a time, each at real time."""
     every_s: Annotated[float, Field(ge=0.5), Use("drill", flag="--every")] = 4.0
     """Seconds from the end of a fault to the next one, at least."""
-    as_json: Annotated[bool, Field(alias="json"), Use("up talk bench doctor top tap drill sessions")] = False
+    as_json: Annotated[bool, Field(alias="json"), Use("up talk bench doctor top tap sessions drill")] = False
     """Print JSON on standard output, and nothing else."""
     show_settings: Annotated[bool, Use("doctor", flag="--settings")] = False
     """Print all settings and where each value comes from."""
