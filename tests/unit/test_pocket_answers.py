@@ -73,6 +73,13 @@ def clauses(*deltas: str) -> list[str]:
     return [piece for piece in [*map(cutter.feed, deltas), cutter.rest()] if piece]
 
 
+def test_a_long_run_of_dots_is_read_at_once() -> None:
+    began = time.process_time()
+    assert clauses("So" + "." * 20_000 + "x") == ["So" + "." * 20_000 + "x"]
+    assert time.process_time() - began < 1, "it took 12 s"
+    assert clauses('Wait... "No!" he said... and... ', "so") == ['Wait... "No!" he said... and... ', "so"]
+
+
 def test_clauses_leave_as_soon_as_they_are_whole() -> None:
     assert clauses("One", ". ", "Two!", " Three") == ["One. ", "Two! ", "Three"]
     assert clauses("It costs 3.", "50, no", " more.") == ["It costs 3.50, no more."]
@@ -92,6 +99,7 @@ def test_what_has_no_punctuation_is_cut_at_a_space() -> None:
 
 def test_what_nobody_can_say_is_left_out() -> None:
     assert speakable("**Bold** and `code` 😀️, naïve") == "Bold and code , naïve"
+    assert speakable("A bell\x07, \x1b]0;a title\x07\nand\x00 nothing") == "A bell, 0;a title\nand nothing"
     assert "".join(clauses("<thi", "nk>Let me see. ", "Hm.</th", "ink>\n", "Yes.")).strip() == "Yes."
     assert "".join(clauses("<3 is a heart.")) == "3 is a heart."
     assert clauses("<th") == ["th"]

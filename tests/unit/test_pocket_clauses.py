@@ -1,5 +1,7 @@
 """Where an answer is cut."""
 
+import time
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -84,6 +86,14 @@ def test_nothing_is_lost_and_no_clause_is_long(text: str) -> None:
     assert "".join(clauses) == text[: len("".join(clauses))]
     assert not text[len("".join(clauses)) :].strip()
     assert all(len(clause.strip()) <= MOST_CHARACTERS for clause in clauses)
+
+
+@pytest.mark.parametrize("unit", [".", ",;", "A. "])
+def test_the_next_clause_is_found_without_reading_all_that_waits_again_and_again(unit: str) -> None:
+    text = unit * (16_384 // len(unit)) + "x"
+    began = time.process_time()
+    assert 0 < len(next_clause(text, True, True)[0]) <= MOST_CHARACTERS
+    assert time.process_time() - began < 1, "it took 4 to 10 s"
 
 
 def test_the_first_clause_of_common_prose_is_short() -> None:

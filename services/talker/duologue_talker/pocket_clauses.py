@@ -13,7 +13,10 @@ MOST_CHARACTERS = 120
 LEAST_SHARE = 3
 """A sentence that is too long is not cut within the first third of that."""
 
-_BORDER = re.compile(r"(?P<sentence>[.!?…]+)[\"”’')\]]*(?=\s|$)|[,;:—–]+[\"”’')\]]*(?=\s|$)|\n")
+_BORDER = re.compile(
+    r"(?<![.!?…])(?P<sentence>[.!?…]++)[\"”’')\]]*+(?=\s|$)|(?<![,;:—–])[,;:—–]++[\"”’')\]]*+(?=\s|$)|\n"
+)
+"""Looks at a run of dots once, not once from each of them: all sessions of the worker wait for it."""
 _ABBREVIATED = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|vs|e\.g|i\.e|[A-Z])$")
 _JOINT = re.compile(
     r"\s(?=(?:and|or|but|so|because|that|which|who|where|when|while|if|than|then|"
@@ -34,9 +37,7 @@ def _end(text: str, begin: int, first: bool, complete: bool) -> int:
     limit = begin + MOST_CHARACTERS
     whole = len(text.rstrip())
     pause = early = end = 0
-    for at, sentence in _borders(text, begin, complete):
-        if at > limit:
-            break
+    for at, sentence in _borders(text, begin, limit, complete):
         if sentence:
             end = at
             break
@@ -56,10 +57,12 @@ def _end(text: str, begin: int, first: bool, complete: bool) -> int:
     return end
 
 
-def _borders(text: str, begin: int, complete: bool) -> Iterator[tuple[int, bool]]:
-    """Ends of clauses after `begin`, and whether a sentence ends there."""
+def _borders(text: str, begin: int, limit: int, complete: bool) -> Iterator[tuple[int, bool]]:
+    """Ends of clauses after `begin` up to `limit`, and whether a sentence ends there."""
     for found in _BORDER.finditer(text, begin):
         at, dots = found.end(), found["sentence"]
+        if at > limit:
+            return
         if dots == "." and not _closes(text, begin, found.start(), complete):
             continue
         yield at, bool(dots) or found[0] == "\n"

@@ -8,8 +8,10 @@ LEAST_CHARACTERS = 20
 MOST_CHARACTERS = 200
 """Text without punctuation is cut at a space after so many."""
 
-_BORDER = re.compile(r"[.!?…]+[\"”’')]*\s+|\n\s*|(?P<pause>[,;:—][\"”’')]*\s+)")
-_MARKUP = str.maketrans(dict.fromkeys("*#`_~|<>[]{}\\", ""))
+_BORDER = re.compile(r"(?<![.!?…])[.!?…]++[\"”’')]*+\s+|\n\s*|(?P<pause>[,;:—][\"”’')]*+\s+)")
+"""Looks at a run of dots once, not once from each of them: all sessions of the worker wait for it."""
+_CONTROL = "".join(sign for sign in map(chr, [*range(32), 127]) if not sign.isspace())
+_MARKUP = str.maketrans(dict.fromkeys("*#`_~|<>[]{}\\" + _CONTROL, ""))
 _THOUGHT, _THOUGHT_END = "<think>", "</think>"
 
 
@@ -59,7 +61,7 @@ class Clauses:
 
 
 def speakable(text: str) -> str:
-    """Without markup, emoji and the like."""
+    """Without markup, emoji, control characters and the like."""
     plain = text.translate(_MARKUP)
     return plain if plain.isascii() else "".join(filter(_pronounced, plain))
 
