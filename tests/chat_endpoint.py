@@ -11,10 +11,11 @@ SECRET = "the-password-is-swordfish"
 
 
 class Endpoint:
-    """Answers `POST /v1/chat/completions` with `deltas`; `between` is called before each with its number."""
+    """Answers `POST /v1/chat/completions` with `deltas`, those in bytes as they are; `between` is called before each with its
+    number."""
 
     def __init__(
-        self, *deltas: str, status: int = 200, between: Callable[[int], object] = lambda number: None
+        self, *deltas: str | bytes, status: int = 200, between: Callable[[int], object] = lambda number: None
     ) -> None:
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
@@ -40,7 +41,10 @@ class Endpoint:
                 try:
                     for number, delta in enumerate(deltas):
                         between(number)
-                        self._event({"delta": {"content": delta}})
+                        if isinstance(delta, bytes):
+                            self.wfile.write(delta)
+                        else:
+                            self._event({"delta": {"content": delta}})
                     self._event({"delta": {}, "finish_reason": "stop"})
                     self.wfile.write(b"data: [DONE]\n\n")
                 except OSError:

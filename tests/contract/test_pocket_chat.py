@@ -138,6 +138,19 @@ def test_one_that_is_not_wanted_any_more_is_hung_up_on() -> None:
         assert endpoint.hung_up.wait(10)
 
 
+def test_a_line_without_an_end_is_hung_up_on(logs: list[Any]) -> None:
+    with Endpoint(b"data: ", *[bytes(1 << 20)] * 64) as endpoint:
+        assert whole(chat(endpoint).ask(question())) == [SORRY]
+        assert endpoint.hung_up.wait(10)
+    assert [line["why"] for line in logs] == ["the endpoint sent more than 16 MiB"]
+
+
+def test_signs_of_life_without_an_answer_are_hung_up_on() -> None:
+    with Endpoint(*[b": still here\n\n"] * 1000, between=lambda _: time.sleep(0.01)) as endpoint:
+        assert whole(chat(endpoint, most_s=0.3).ask(question())) == [SORRY]
+        assert endpoint.hung_up.wait(5)
+
+
 def test_a_hanging_endpoint_delays_no_other_session() -> None:
     """Sessions of one worker: the first one's answer hangs, and so do ten more; the others are stepped and answered."""
     never = threading.Event()

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from duologue.models import Message
 from duologue.stage.background import Background
-from duologue_llm.answers.call import GAP_S, Call, Take, Unanswered
+from duologue_llm.answers.call import GAP_S, MOST_S, Call, Take, Unanswered
 from duologue_llm.answers.question import Answering, Needs, Question
 
 THREADS = 64
@@ -39,8 +39,11 @@ class Chat:
         clock: Callable[[], datetime],
         inline: bool = False,
         gap_s: float = GAP_S,
+        most_s: float = MOST_S,
     ) -> None:
         import openai
+
+        from duologue_llm.answers.bounded import bounded
 
         # At debug level they log what was said.
         for name in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):
@@ -51,15 +54,18 @@ class Chat:
             max_retries=1,
             timeout=openai.Timeout(gap_s, connect=CONNECT_S),
             # A proxy of the environment does not reach this machine's loopback.
-            http_client=openai.DefaultHttpxClient(trust_env=not _is_loopback(url)),
+            http_client=openai.DefaultHttpxClient(
+                trust_env=not _is_loopback(url), event_hooks={"response": [bounded(most_s)]}
+            ),
         )
-        self._model, self._clock, self._gap_s = model, clock, gap_s
+        self._model, self._clock, self._gap_s, self._most_s = model, clock, gap_s, most_s
         self._at = urlsplit(url).netloc.rpartition("@")[2]
         self._background = Background("pocket-chat", THREADS, inline)
 
     def ask(self, question: Question) -> Answering:
         messages = chat_messages(question, self._clock())
-        return Call(self._background, partial(self._think, messages), what="chat", gap_s=self._gap_s)
+        think = partial(self._think, messages)
+        return Call(self._background, think, what="chat", gap_s=self._gap_s, most_s=self._most_s)
 
     def _think(self, messages: list[Any], take: Take) -> bool:
         import openai
