@@ -206,6 +206,17 @@ def test_who_is_asked_before_any_audio_speaks_first(options: dict[str, Any], ask
     assert len(answerer.questions) == 1
 
 
+def test_a_question_too_long_for_the_context_is_answered_by_its_beginning() -> None:
+    answerer = Scripted("Four.")
+    talk = Talk(
+        answerer, **prompt("", [("user", "Hi"), ("user", "What is it? " + "x" * CONTEXT_CHARACTERS)], "heart")
+    )
+    assert bytes(talk.unit()["text"]) == b"Four."
+    ((_, asked),) = answerer.questions[0].messages
+    assert asked.startswith("What is it? x")
+    assert len(asked) == CONTEXT_CHARACTERS // 2
+
+
 def test_who_is_asked_nothing_is_silent() -> None:
     talk = Talk(**prompt("You are kind.", [("user", "Hi"), ("assistant", "Hello.")], "heart"))
     talk.run(100)

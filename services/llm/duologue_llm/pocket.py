@@ -8,6 +8,7 @@ import structlog
 
 from duologue.bus.messages import AnyBody, Condition, Features, Malformed, Speech, Start
 from duologue.errors import place_of
+from duologue.models import Message
 from duologue.models.pocket import CONTEXT_CHARACTERS
 from duologue.stage.model import Footprint, History, Result, SessionError, StageModel, Unit
 from duologue.stage.rows import one_by_one
@@ -104,7 +105,7 @@ def _fresh(start: Start, context_start: int) -> State:
     options = start.options
     messages = [(str(role), str(text)) for role, text in options.get("messages", ())]
     instructions = options.get("instructions")
-    before = [] if context_start else newest(messages, CONTEXT_CHARACTERS // 2)
+    before = [] if context_start else _before(messages, CONTEXT_CHARACTERS // 2)
     asked = bool(before) and before[-1][0] == "user"
     return State(
         seed=start.seed,
@@ -115,6 +116,12 @@ def _fresh(start: Start, context_start: int) -> State:
         next=start.begin,
         context_start=context_start,
     )
+
+
+def _before(messages: list[Message], budget: int) -> list[Message]:
+    """The newest that fit into `budget` characters; of one that does not by itself its beginning, for it may be what is to
+    be answered."""
+    return newest(messages, budget) or [(role, text[:budget]) for role, text in messages[-1:]]
 
 
 def _question(state: State, unit: int, begun: str) -> Question:
