@@ -1,5 +1,6 @@
 """The pocket model's talker: text to clauses to phonemes."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from duologue.bus.messages import Condition, Start, Tensor
 from duologue.stage.model import SessionError, Unit
 from duologue_talker.pocket import HOLD_UNITS, MOST_CHARACTERS, MOST_PHONEMES, QUIET_UNITS, Talker, load
-from duologue_talker.pocket_hibari import Spelling
+from duologue_talker.pocket_hibari import Phonemes, Spelling
 from pocket_units import condition, opened, spell, stepped
 
 pytestmark = pytest.mark.unit
@@ -196,3 +197,11 @@ def test_words_begin_where_their_phonemes_do(real: Any) -> None:
     assert ids[0] == ids[-1] == 0
     space = 16
     assert codes["words"][1:, 0].tolist() == [at for at, each in enumerate(ids) if each == space]
+
+
+@pytest.mark.parametrize("unit", ["a-b-", "a/b/"])
+def test_a_word_of_many_parts_keeps_nobody_waiting(unit: str) -> None:
+    phonemise = Phonemes()
+    began = time.process_time()
+    assert len(phonemise(unit * 30).ids) > 60
+    assert time.process_time() - began < 0.8, "it took 2 s"

@@ -18,6 +18,10 @@ PAD = 0
 """Stands before and after the phonemes of a clause; the network was trained so."""
 _MARKUP = re.compile(r"\*+(?=\w)|(?<=[\w.,!?])\*+|`+|^\s*#+\s", re.MULTILINE)
 """Signs of Markdown, which language models write and nobody reads out."""
+_LONG_WORD = re.compile(r"\S{21,}")
+_JOINT = re.compile(r"(?<=[^\w\s',.])(?=\w)")
+"""Where a long word is taken apart: what hibari takes for one with parts ("A-B-C-…", "a/b/c/…") costs the third power of
+their number, seconds for a clause."""
 
 
 class Spelling(NamedTuple):
@@ -49,7 +53,8 @@ class Phonemes:
         return Spelling(np.array(ids, np.int64), self._starts(words, sounds))
 
     def _sounds(self, text: str) -> str:
-        return "".join(sound for sound in self._read(_MARKUP.sub("", text)) if sound in self._ids)
+        plain = _LONG_WORD.sub(lambda word: _JOINT.sub(" ", word[0]), _MARKUP.sub("", text))
+        return "".join(sound for sound in self._read(plain) if sound in self._ids)
 
     def _starts(self, words: list[str], sounds: str) -> list[int]:
         """Digits and abbreviations are read as several words; then each word gets a
