@@ -269,7 +269,7 @@ def test_time_and_date_are_words() -> None:
 
 
 QUIET = ("Stop.", "stop!", "Stop, please.", "Be quiet.", "Okay, stop.", "Please be quiet now.", "Shut up!", "Stop talking.",
-         "That's enough.", "Never mind.", "No, no, stop!", "Stop it.", "Quiet!")  # fmt: skip
+         "That's enough.", "Never mind.", "No, no, stop!", "Stop, please stop now.", "No, please stop.", "Stop it.", "Quiet!")  # fmt: skip
 
 
 @pytest.mark.parametrize("text", QUIET)

@@ -27,7 +27,7 @@ _POLITE = re.compile(
 _ADDRESS = re.compile(r"\s+(please|now|thanks|thank you|for me|will you|would you|computer|duologue)$")
 
 _QUIET = re.compile(
-    r"(no )*(stop( stop)*|quiet|silence|enough|hush|shush|sh+|be (quiet|silent|still)|shut up|"
+    r"(no )*(please )?(stop(( please| now)? stop)*|quiet|silence|enough|hush|shush|sh+|be (quiet|silent|still)|shut up|"
     r"stop (it|that|talking|speaking|there)|(that is|that will be) enough|"
     r"never ?mind|hold on|wait|pause|hang on|cancel)"
 )
