@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import httpx2  # comes with openai, which gets its client from there
+import httpx2  # openai's client is made of it
 
 from duologue_llm.answers.call import Unanswered
 
