@@ -30,7 +30,7 @@ test: .venv/.ready ## all tests: ARGS='-k name -x'
 soak: .venv/.ready ## the longest tests at full length, for about half an hour
 	@CYCLES=10000 SCHEDULES=5000 $(BIN)/pytest -q -rs -n auto -m "unit and slow" $(ARGS)
 
-check: lint ## what every commit passes, in under a minute: lint and the unit tests
+check: lint ## what every commit passes, in a minute or two: lint and the unit tests
 	@$(BIN)/pytest -q -m "unit and not slow" --hypothesis-profile quick $(ARGS)
 
 lint: .venv/.ready ## formatting, ruff, mypy
