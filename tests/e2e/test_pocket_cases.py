@@ -1,13 +1,12 @@
 """Questions spoken to the whole pocket model, and what a recogniser that is not its own hears in the answers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-import environments
 from duologue import offline
 from duologue.models.pocket import INPUT_RATE, OUTPUT_RATE
 from duologue.testing.conversations import CASES, Case, answers
@@ -23,18 +22,6 @@ LISTEN_S = 5.0
 """After each question."""
 IN_A_ROW = 8
 """Questions of one session."""
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    try:
-        made = Oracle()
-    except environments.Unavailable as why:
-        if environments.required():
-            raise
-        pytest.skip(str(why))
-    with made:
-        yield made
 
 
 def conversation(cases: Sequence[Case], seed: int) -> list[Pcm]:

@@ -1,6 +1,5 @@
 """What the pocket model's talker and codec say is understood by a recogniser that is not the model's own."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 
 import duologue_codec.pocket as codec
 import duologue_talker.pocket as talker
-import environments
 from duologue.models.pocket import OUTPUT_RATE
 from duologue.testing.words import word_errors, words
 from oracle import Oracle
@@ -40,18 +38,6 @@ SENTENCES = [
 ]
 WORST = 0.10
 """Word error rate."""
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    try:
-        made = Oracle()
-    except environments.Unavailable as why:
-        if environments.required():
-            raise
-        pytest.skip(str(why))
-    with made:
-        yield made
 
 
 @pytest.fixture(scope="module")

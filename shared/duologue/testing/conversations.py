@@ -1,6 +1,6 @@
 """What a caller asks, and words that a sensible answer has: for tests and benchmarks of the pocket model."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from duologue.testing.words import words
@@ -28,8 +28,8 @@ CASES: tuple[Case, ...] = (
     Case("What day is it today?", "{weekday}"),
     Case("What is the date today?", "{month}"),
     Case("What year is it?", "twenty|two twenty|thousand"),
-    Case("What time is it?", "it"),
-    Case("Please tell me the time.", "it"),
+    Case("What time is it?", "it is {hour}"),
+    Case("Please tell me the time.", "it is {hour}"),
     Case("Hello!", "hi|hello|hey"),
     Case("Good morning.", "morning|hi|hello"),
     Case("Hi there, how are you?", "well|fine|good|great"),
@@ -44,22 +44,28 @@ CASES: tuple[Case, ...] = (
     Case("How do you spell cat?", "c a t|cat"),
     Case("Count to five.", "one two three four five"),
     Case("Count from three to six.", "three four five six"),
-    Case("What can you do?", "time"),
-    Case("Help.", "time"),
+    Case("What can you do?", "seven plus five"),
+    Case("Help.", "seven plus five"),
     Case("Who are you?", "pocket|duologue"),
     Case("What is your name?", "pocket|duologue"),
     Case("Are you a human?", "models|model|machine|computer"),
     Case("Flip a coin.", "heads|tails"),
     Case("Can you hear me?", "hear|yes"),
-    Case("What is the weather like tomorrow?", "weather|know|world|outside|can"),
+    Case("What is the weather like tomorrow?", "know|outside"),
     Case("What is the square root of eighty one?", "nine"),
-    Case("How many hours are there in two days?", "forty|know|sorry"),
+    Case("What day is tomorrow?", "tomorrow {tomorrow}"),
 )
 
 
 def expected(case: Case, now: datetime) -> list[list[str]]:
     """The alternatives of each expected word."""
-    text = case.expected.format(weekday=now.strftime("%A"), month=now.strftime("%B"))
+    text = case.expected.format(
+        weekday=now.strftime("%A"),
+        tomorrow=(now + timedelta(days=1)).strftime("%A"),
+        month=now.strftime("%B"),
+        # As it is said from half past on ("quarter to"), and digits are heard as their number.
+        hour="|".join(dict.fromkeys(str(hour % 12 or 12) for hour in (now.hour, now.hour + 1))),
+    )
     return [[each for part in one.split("|") for each in words(part)] for one in text.split()]
 
 
